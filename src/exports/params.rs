@@ -89,7 +89,8 @@ pub struct Common {
     #[arg(long)]
     #[param(inline)]
     pub include: Option<Include>,
-    /// A system message for every chat, instead of its own, of at most 65,536 characters.
+    /// A system message for every chat, instead of its own, of at most 65,536 characters. In a URL, there is only room for what
+    /// fits in the head of a request.
     #[arg(long, value_name = "TEXT")]
     #[param(example = "You write programs for business units.")]
     pub system: Option<String>,

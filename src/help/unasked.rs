@@ -138,8 +138,9 @@ pub async fn find(
     let key = tenant.policy.key();
     // A name that the agent knows, or was not shown, is no sign.
     let known = tokens(at.text).collect();
-    let words =
-        |text| signs(text::shown(text), &known).into_iter().map(|sign| help::word(key, sign)).collect();
+    let words = |text: &str| -> Vec<_> {
+        signs(text::shown(text), &known).into_iter().map(|sign| help::word(key, sign)).collect()
+    };
     let mut items = Vec::new();
     for Told { id, content, .. } in &memories[..taken[0]] {
         items.push(Item { kind: ItemKind::Memory, subject: *id, signs: words(content) });
@@ -151,7 +152,9 @@ pub async fn find(
         items.push(Item { kind: ItemKind::File, subject, signs: vec![help::file(key, &path)] });
     }
     for example in &examples[..taken[2]] {
-        let signs = words(&example.valid_dsl);
+        let told = told_example(example);
+        let program = text::shown(&told).get(told.len() - example.valid_dsl.len()..);
+        let signs = words(program.unwrap_or_default());
         items.push(Item { kind: ItemKind::Example, subject: example.generation_id, signs });
     }
     if items.is_empty() {

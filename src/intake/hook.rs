@@ -19,7 +19,7 @@ use crate::projects::Tenant;
 use crate::searches::hooks::Report;
 use crate::searches::rules::paths;
 use crate::searches::transcripts::complete_alone;
-use crate::sharing::{apart, joined};
+use crate::sharing::apart;
 use crate::state::App;
 use crate::types::Timestamp;
 
@@ -28,6 +28,9 @@ const MOST_SIGNS: usize = 5_000;
 
 /// The number of bytes of a payload from which reading it keeps other requests waiting.
 const LARGE: usize = 64 << 10;
+
+/// Where the help for an agent is sent, with the name of the event that it answers.
+type Answer = oneshot::Sender<(&'static str, String)>;
 
 /// A hook that was read.
 #[derive(Debug)]
@@ -51,31 +54,26 @@ impl Heard {
             parse(tenant, agent, body)
         } else {
             let own = Arc::clone(tenant);
-            // Whoever hangs up while it waits for a thread has reported it all the same.
-            joined(tokio::spawn(async move {
-                let project = Arc::clone(&own.name);
-                apart(&project, move || parse(&own, agent, body)).await
-            }))
-            .await
+            apart(&tenant.name, move || parse(&own, agent, body)).await
         };
         Self { agent, entry, bytes, received }
     }
 
     /// Returns the name of the hook's event, if the response may contain help.
-    #[must_use]
-    pub fn answerable(&self) -> Option<&'static str> {
+    fn answerable(&self) -> Option<&'static str> {
         let event = self.entry.as_ref()?.event.as_deref()?;
         self.agent.hooks.answerable.iter().copied().find(|name| *name == event)
     }
 
     /// Processes the hook in this order: a prompt is recorded, the use of earlier help is recorded, help is found if
-    /// it is wanted and sent to `answer`, and searches learn. Help is recorded as shown only if somebody receives it.
+    /// it is wanted and the event is one that can be answered, and is sent with the event's name, and searches learn. Help is
+    /// recorded as shown only if somebody receives it.
     pub async fn work(
         mut self,
         app: &App,
         tenant: &Arc<Tenant>,
         key: Option<Uuid>,
-        help: Option<(Wanted, oneshot::Sender<String>)>,
+        help: Option<(Wanted, Answer)>,
         memory: &Memory,
     ) -> Result<()> {
         let talked = self.talk(app, tenant, key, help, memory).await;
@@ -92,9 +90,10 @@ impl Heard {
         app: &App,
         tenant: &Arc<Tenant>,
         key: Option<Uuid>,
-        help: Option<(Wanted, oneshot::Sender<String>)>,
+        help: Option<(Wanted, Answer)>,
         memory: &Memory,
     ) -> Result<()> {
+        let help = self.answerable().zip(help);
         let Some(entry) = &mut self.entry else { return Ok(()) };
         let written = entry.written.take().unwrap_or_default();
         entry.at = entry.at.or(Some(self.received));
@@ -110,7 +109,9 @@ impl Heard {
         }
         note_use(app, tenant, entry, &written, memory).await?;
         match help.zip(at(entry)) {
-            Some(((wanted, answer), at)) => tell(app, tenant, &wanted, &at, answer, memory).await,
+            Some(((event, (wanted, answer)), at)) => {
+                tell(app, tenant, &wanted, &at, (event, answer), memory).await
+            }
             None => Ok(()),
         }
     }
@@ -128,12 +129,12 @@ async fn tell(
     tenant: &Arc<Tenant>,
     wanted: &Wanted,
     at: &At<'_>,
-    answer: oneshot::Sender<String>,
+    (event, answer): (&'static str, Answer),
     memory: &Memory,
 ) -> Result<()> {
     let Some(found) = unasked::find(app, tenant, wanted, at, memory).await? else { return Ok(()) };
     let taken = match found.text.clone() {
-        Some(text) => answer.send(text).is_ok(),
+        Some(text) => answer.send((event, text)).is_ok(),
         None => !answer.is_closed(),
     };
     if taken { unasked::note(app, tenant, found, memory).await } else { Ok(()) }

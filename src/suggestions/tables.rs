@@ -211,7 +211,8 @@ pub(super) async fn lock(
     Ok(rows.into_iter().map(|locked| (locked.id, locked)).collect())
 }
 
-/// Returns the suggestions of records that are kept as texts, one record after another, because together they may take much memory.
+/// Returns the suggestions of pending records that are kept as texts, one record after another, because together they may take
+/// much memory.
 pub(super) fn slates<'a>(
     connection: &'a mut PgConnection,
     project: &'a str,

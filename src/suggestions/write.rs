@@ -3,8 +3,8 @@
 //! # The end of a slate
 //!
 //! The match is a rule in Rust (`rules/matching.rs`), so finalizing suggestion records takes two looks
-//! before the write: the slates, locked in id order, and then, in a second statement that sees what was added while the first
-//! waited, what was looked at. From both follows the `Conclusion`: the views in order, the match, and the labels that
+//! before the write: the records, locked in id order, and then, in statements that see what was added while the first
+//! waited, what was looked at and the slates, one after the other. From both follows the `Conclusion`: the views in order, the match, and the labels that
 //! `preference-pairs` reads later, with the hashes that `dedupe=exact` goes by. Views stay as they were sent and are resolved
 //! on each read of a pending record; an ended one takes no more of them.
 
@@ -364,7 +364,8 @@ async fn finalize(
     Ok(verdicts)
 }
 
-/// Derives the outcome of a pending record, whose suggestions are `stored` if they are kept as texts. Fails if the request does not fit its slate.
+/// Derives the outcome of a pending record, whose suggestions are `stored` if they are kept as texts. Fails if the request does
+/// not fit its slate.
 fn conclude(
     record: &Locked,
     stored: Option<&[String]>,

@@ -107,21 +107,23 @@ async fn take(
         .searches
         .place(&caller.project)
         .ok_or(Error::Unavailable("too many hook reports are in progress"))?;
-    let heard = Heard::read(&caller.tenant, agent, body.bytes, received).await;
-    let event = heard.answerable().filter(|_| wanted.is_wanted(&caller.tenant) && caller.may_read());
+    let asks = wanted.is_wanted(&caller.tenant) && caller.may_read();
+    let patience = if asks { app.help_patience } else { PATIENCE };
     let (sender, mut help) = oneshot::channel();
-    let patience = if event.is_some() { app.help_patience } else { PATIENCE };
-    let asks = event.map(|_| (wanted, sender));
+    let asks = asks.then_some((wanted, sender));
     let working = tokio::spawn(async move {
         let (tenant, key) = (Arc::clone(&caller.tenant), caller.key());
+        let heard = Heard::read(&tenant, agent, body.bytes, received).await;
         if let Err(error) = heard.work(&app, &tenant, key, asks, &memory).await {
             note_failure(&error, agent);
         }
         drop((place, memory));
     });
     let _ = tokio::time::timeout_at(begun + patience, working).await;
-    let told = event.zip(help.try_recv().ok());
-    Ok(told.map(|(hook_event_name, additional_context)| Told { hook_event_name, additional_context }))
+    Ok(help
+        .try_recv()
+        .ok()
+        .map(|(hook_event_name, additional_context)| Told { hook_event_name, additional_context }))
 }
 
 fn note_failure(error: &Error, agent: &Agent) {

@@ -7,10 +7,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::{Erased, erase};
 use crate::auth::{Admin, Caller, Read};
-use crate::db;
-use crate::db::retry::repeat;
-use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
@@ -104,18 +102,7 @@ async fn delete_pair(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let is_erased = repeat(|| async {
-        let mut transaction = db::begin(&app.db).await?;
-        let is_erased = store::delete_pair(&mut transaction, &caller.project, id).await?;
-        if is_erased {
-            let details = serde_json::json!({"by": "id", "id": id, "erased": {"pairs": 1}});
-            erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
-        }
-        transaction.commit().await?;
-        Ok(is_erased)
-    })
-    .await?;
-    if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("message pair")) }
+    erase(&app, &caller, Erased::Pair, id).await
 }
 
 /// The filter of a list that has none.

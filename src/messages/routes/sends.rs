@@ -8,12 +8,10 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::execute;
+use super::{Erased, erase};
 use crate::auth::keys::Scope;
 use crate::auth::{Admin, Caller, Read};
-use crate::db;
 use crate::db::receipt::Receipt;
-use crate::db::retry::repeat;
-use crate::erasure;
 use crate::error::{Error, Refusals, Result};
 use crate::http::memory::Memory;
 use crate::http::page::{List, Page, PageParams};
@@ -179,18 +177,7 @@ async fn delete_send(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<StatusCode> {
-    let is_erased = repeat(|| async {
-        let mut transaction = db::begin(&app.db).await?;
-        let is_erased = store::delete_send(&mut transaction, &caller.project, id).await?;
-        if is_erased {
-            let details = serde_json::json!({"by": "id", "id": id, "erased": {"sends": 1}});
-            erasure::note(&mut transaction, &caller.tenant, &caller.actor(), details).await?;
-        }
-        transaction.commit().await?;
-        Ok(is_erased)
-    })
-    .await?;
-    if is_erased { Ok(StatusCode::NO_CONTENT) } else { Err(Error::NotFound("send")) }
+    erase(&app, &caller, Erased::Send, id).await
 }
 
 pub(super) async fn stored(app: &App, project: &str, id: Uuid, memory: &Memory) -> Result<Send> {
