@@ -6,27 +6,33 @@ use super::random::is_random;
 /// A quotation mark, also in the escapes of code.
 const QUOTE: &str = r#"(?:\\*["'])?"#;
 
+/// What is between an option and its value, also if each is a string of an array.
+const THEN: &str = r#"(?:\\*["']\s*,|=)?\s*(?:\\*["'])?"#;
+
 /// A password between blanks or quotation marks.
 const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 
 /// The rest of a command up to one of its arguments.
-const ARGUMENTS: &str = r"[^\n|;&]{0,400}?\s";
+const ARGUMENTS: &str = r#"[^\n|;&]{0,400}?[\s,"']"#;
 
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> Vec<Pattern> {
     let patterns: [(&'static [&'static str], String); 12] = [
         // The user and the password of curl, wget and others.
         (
-            &["-u ", "-u=", "--user ", "--user=", "-u\"", "-u'"],
-            format!(r#"(?:^|[\s"'])(?:-u|--user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
+            &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
+            format!(r#"(?:^|[\s"'])(?:-u|--user){THEN}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
         ),
         (
             &["curl"],
-            format!(r#"\bcurl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user)[\s=]*{QUOTE}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
+            format!(r#"\bcurl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user){THEN}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
         ),
-        (&["mysql", "mariadb"], format!(r"\b(?:mysql|mariadb)[a-z-]*{ARGUMENTS}-p{QUOTE}{PASSWORD}")),
-        (&["sshpass"], format!(r"\bsshpass\s+-p\s*{QUOTE}{PASSWORD}")),
-        (&[" login "], format!(r"\slogin\s(?:{ARGUMENTS})??-p[\s=]*{QUOTE}{PASSWORD}")),
+        (&["mysql", "mariadb"], format!(r"\b(?:mysql|mariadb)[a-z-]*{ARGUMENTS}(?:-p|--password=){QUOTE}{PASSWORD}")),
+        (&["sshpass"], format!(r#"\bsshpass(?:\\*["']\s*,)?\s*{QUOTE}-p{THEN}{PASSWORD}"#)),
+        (
+            &[" login ", "\"login", "'login"],
+            format!(r#"[\s"']login\\*[\s"'](?:{ARGUMENTS})??-p{THEN}{PASSWORD}"#),
+        ),
         // The words of .netrc and of the configuration of Redis.
         (&["password ", "requirepass ", "masterauth "], format!(r"(?:\bpassword|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
         // A line of .pgpass.

@@ -309,10 +309,14 @@ impl Compiled {
 fn token_at<'a>(text: &'a str, at: usize, regex: &Regex) -> Option<&'a str> {
     let before = &text[..at];
     let is_within_word = before.ends_with(|c: char| c.is_ascii_alphanumeric()) && !ends_with_code(before);
-    if is_within_word || ends_with_base64(before) {
+    if is_within_word {
         return None;
     }
-    regex.find(&text[at..]).map(|found| found.as_str())
+    let token = regex.find(&text[at..])?.as_str();
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+    // A random part of an address before a slash looks like base64, too, so the token tells.
+    let is_within_base64 = token.chars().all(is_base64) && ends_with_base64(before);
+    (!is_within_base64).then_some(token)
 }
 
 /// Adds the spans of a text that match, until this thread has taken so much processor time, or there are more than `most`.

@@ -35,6 +35,11 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
         format!(r"https:\/\/outlook.office.com\/webhook\/{}@{0}\/IncomingWebhook\/{0}", random(30)),
         format!(r"https:\/\/discord.com\/api\/webhooks\/0123456789\/{}", random(68)),
         format!("glnr_{}", random(51)),
+        format!("ghs_1234567_eyJ{}.eyJ{}.{}", random(20), random(60), random(43)),
+        format!("eyJ{}..{}.{}.{}", random(40), random(16), random(60), random(22)),
+        format!("1//0{}", random(60)),
+        format!("{}JQQJ99{}", random(52), random(26)),
+        format!("{}+ASt{}==", random(76), format_args!("{}A", random(5))),
     ] {
         for (before, after) in [
             ("", ""),
@@ -48,11 +53,19 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
             (r"\u001b[31m", ""),
             ("?q=a%3D", "&x=1"),
             ("%22", "%22"),
+            ("https://example.com/t/9fK2mQ8xZ7pL4vB1nR6t/", " of"),
         ] {
+            // Such a token may also be base64 in which a slash stands by chance.
+            if token.chars().all(|c| c.is_ascii_alphanumeric() || "+/=".contains(c)) && before.ends_with('/')
+            {
+                continue;
+            }
             let text = format!("{before}{token}{after}");
             assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]{after}"));
         }
     }
+    let web_token = format!("eyJhbGciOiJIUzI1NiJ9.eyJ{}.{}", random(60), random(43));
+    assert_eq!(redacted(&redactor, &format!("session_{web_token}")), "session_[redacted:secrets]");
 }
 
 #[test]
@@ -71,6 +84,13 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         (format!("mysql -u root -p{secret} app"), &secret),
         (format!("sshpass -p '{secret}' ssh bob@10.0.0.1"), &secret),
         (format!("docker login -u bob -p {secret} registry.io"), &secret),
+        (format!("subprocess.run(['curl', '-u', 'bob:{secret}', url])"), &secret),
+        (format!(r#"{{"args":["curl","--user","bob:{secret}"]}}"#), &secret),
+        (format!(r#""{{\"command\":[\"curl\",\"-u\",\"bob:{secret}\"]}}""#), &secret),
+        (format!(r#"["mysql","-u","root","-p{secret}","app"]"#), &secret),
+        (format!("mysql -u root --password='{secret}' app"), &secret),
+        (format!(r#"["sshpass", "-p", "{secret}", "ssh"]"#), &secret),
+        (format!(r#"[\"docker\",\"login\",\"-u\",\"bob\",\"-p\",\"{secret}\"]"#), &secret),
         (format!("machine api.github.com\n  login bob\n  password {secret}\n"), &secret),
         (format!("db.example.com:5432:app:bob:{secret}\n"), &secret),
         (format!("requirepass {secret}"), &secret),
@@ -89,6 +109,7 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         (format!("sk_org_live_{}", random(60)), &random(60)),
         (format!("sk_{hex}"), &hex),
         (format!("xoxd-{}", random(60)), &random(60)),
+        (format!("d=xoxd-{}/{}+%3D; x", random(30), random(31)), &random(31)),
         (format!("access_token$production$abcdefgh01234567${hex32}"), hex32),
         (format!("oauth:{}", random(30).to_lowercase()), &random(30).to_lowercase()),
         (format!("{hex32}-us12"), hex32),
@@ -101,6 +122,8 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         "pass the value: it passes, as compass: \"north\" does",
         "docker run -u node:node -p 8080:8080 image",
         "sort -u names.txt && mysql -u root -p app < dump.sql",
+        r#"["docker", "run", "-u", "node:node", "-p", "8080:8080"]"#,
+        r#"["mysql", "-u", "root", "-p", "app"]"#,
         "password hashing and the password verification",
         "docker login registry.io",
         "{\"auth\": \"oauth2\", \"pass\": true}",
