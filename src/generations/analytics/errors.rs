@@ -1,6 +1,7 @@
 //! Errors that attempts ended in, how often later attempts repaired them, and by what change.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use super::scope::Scope;
 use crate::error::Result;
 use crate::generations::rules::changes::Change;
 use crate::generations::rules::errors::{Count, Failure, Kind, Tally};
+use crate::sharing::{Pauses, apart};
 
 /// The maximum number of errors that are returned.
 const ERRORS: usize = 20;
@@ -63,10 +65,11 @@ struct Repair {
     count: i64,
 }
 
-/// Counts the errors of the logs of a scope. The messages are read one by one and counted here, in bounded memory.
+/// Counts the errors of the logs of a scope. The messages are read one by one and counted here, in bounded memory, and with
+/// pauses.
 pub(super) async fn read(
     connection: &mut PgConnection,
-    project: &str,
+    project: &Arc<str>,
     scope: &Scope,
 ) -> Result<(Vec<StageFigures>, Vec<ErrorFigures>)> {
     let mut query = scope.query(project)?;
@@ -79,7 +82,7 @@ pub(super) async fn read(
     );
     let query = query.build();
     let mut rows = query.fetch(&mut *connection);
-    let mut tally = Tally::default();
+    let (mut tally, mut pauses) = (Tally::default(), Pauses::begin());
     while let Some(row) = rows.try_next().await? {
         tally.add(Failure {
             log: row.try_get("generation_id")?,
@@ -88,6 +91,7 @@ pub(super) async fn read(
             message: row.try_get("error_message")?,
             repaired: row.try_get("repaired")?,
         });
+        pauses.pause().await;
     }
     drop(rows);
     let (stages, kinds) = tally.most_frequent(ERRORS);
@@ -107,7 +111,11 @@ pub(super) async fn read(
 }
 
 /// Returns the changes that repaired each kind of error.
-async fn changes(connection: &mut PgConnection, project: &str, kinds: &[Kind]) -> Result<Vec<Vec<Repair>>> {
+async fn changes(
+    connection: &mut PgConnection,
+    project: &Arc<str>,
+    kinds: &[Kind],
+) -> Result<Vec<Vec<Repair>>> {
     const SQL: &str = "
         select sought.kind, bad.extracted_dsl as bad, good.extracted_dsl as good
         from unnest($2::int[], $3::uuid[], $4::int[]) as sought (kind, generation_id, attempt)
@@ -122,7 +130,7 @@ async fn changes(connection: &mut PgConnection, project: &str, kinds: &[Kind]) -
     let sought =
         || (0_i32..).zip(kinds).flat_map(|(place, kind)| kind.repaired.iter().map(move |key| (place, key)));
     let mut rows = sqlx::query(SQL)
-        .bind(project)
+        .bind(&**project)
         .bind(sought().map(|(place, _)| place).collect::<Vec<_>>())
         .bind(sought().map(|(_, (log, _))| *log).collect::<Vec<_>>())
         .bind(sought().map(|(_, (_, attempt))| *attempt).collect::<Vec<_>>())
@@ -131,7 +139,8 @@ async fn changes(connection: &mut PgConnection, project: &str, kinds: &[Kind]) -
     let mut counts: Vec<HashMap<Change, i64>> = kinds.iter().map(|_| HashMap::new()).collect();
     while let Some(row) = rows.try_next().await? {
         let place: i32 = row.try_get("kind")?;
-        let change = Change::between(row.try_get("bad")?, row.try_get("good")?);
+        let (bad, good): (String, String) = (row.try_get("bad")?, row.try_get("good")?);
+        let change = apart(project, move || Change::between(&bad, &good)).await;
         let counts = usize::try_from(place).ok().and_then(|place| counts.get_mut(place));
         if let (Some(change), Some(counts)) = (change, counts) {
             *counts.entry(change).or_default() += 1;

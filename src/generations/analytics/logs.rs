@@ -1,5 +1,7 @@
 //! Analytics of generation logs: how often they succeed, what they take, and in which errors their attempts end.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use sqlx::PgPool;
 use utoipa::ToSchema;
@@ -111,7 +113,7 @@ impl From<&Row> for Figures {
 }
 
 /// Computes the statistics of all logs and of each group with one scan, and counts the errors with another.
-pub async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Answer> {
+pub async fn read(db: &PgPool, project: &Arc<str>, scope: &Scope) -> Result<Answer> {
     let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = scope.query(project)?;
     query.push(
