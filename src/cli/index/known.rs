@@ -82,9 +82,11 @@ impl Known {
 
     /// Forgets the properties that show that files have not changed, but not that the files were sent.
     pub(super) fn forget_hashes(&mut self) {
-        for file in self.files.values_mut().filter(|file| file.is_sent()) {
+        for file in self.files.values_mut() {
             file.seen.size = u64::MAX;
-            "sent".clone_into(&mut file.hash);
+            if file.is_sent() {
+                "sent".clone_into(&mut file.hash);
+            }
         }
     }
 

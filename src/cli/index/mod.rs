@@ -8,8 +8,8 @@ mod known;
 mod language;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::IsTerminal as _;
+use std::fs::{self, Metadata};
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
@@ -69,6 +69,8 @@ pub(super) struct Index {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Done {
     files: usize,
+    /// The number of files and folders that could not be read.
+    unread: usize,
     sent: usize,
     gone: usize,
     added: u64,
@@ -84,6 +86,8 @@ enum Outcome {
     Same,
     /// The file is not a text that is indexed.
     PassedOver,
+    /// The file could not be read.
+    Unread,
     /// The service refuses the file.
     Refused(anyhow::Error),
 }
@@ -150,16 +154,22 @@ impl Index {
 }
 
 fn say(done: &Done) -> String {
-    let Done { files, sent, gone, added, unchanged, removed } = done;
-    format!(
+    let Done { files, unread, sent, gone, added, unchanged, removed } = done;
+    let mut said = format!(
         "{files} files: {sent} sent, {gone} gone; {added} pieces added, {unchanged} unchanged, {removed} removed"
-    )
+    );
+    if *unread > 0 {
+        said += &format!(
+            "; {unread} files and folders could not be read, so nothing of a missing file was removed"
+        );
+    }
+    said
 }
 
 /// Searches the folder once, and sends what has changed.
 async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, shows: bool) -> Result<Done> {
     let (root, folder) = (root.to_owned(), root.to_owned());
-    let files = tokio::task::spawn_blocking(move || files(&folder)).await?;
+    let (files, unread) = tokio::task::spawn_blocking(move || files(&folder)).await?;
     let bar = if shows && std::io::stderr().is_terminal() {
         ProgressBar::new(files.len() as u64)
     } else {
@@ -167,7 +177,7 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
     };
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut done = Done { files: files.len(), ..Done::default() };
+    let mut done = Done { files: files.len(), unread, ..Done::default() };
     let seen: BTreeSet<_> = files.iter().map(|(path, _)| path.clone()).collect();
     let changed: Vec<_> = files.into_iter().filter(|(path, seen)| !known.is_same(path, seen)).collect();
     bar.inc((done.files - changed.len()) as u64);
@@ -176,8 +186,10 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
         async move {
             let whole = root.join(&path);
             let read = tokio::task::spawn_blocking(move || read(&whole)).await?;
-            let Some((text, hash)) = read else {
-                return anyhow::Ok((path, seen, String::new(), Outcome::PassedOver));
+            let (text, hash) = match read {
+                Ok(Some(read)) => read,
+                Ok(None) => return anyhow::Ok((path, seen, String::new(), Outcome::PassedOver)),
+                Err(_) => return Ok((path, seen, String::new(), Outcome::Unread)),
             };
             if before.is_some_and(|before| before == hash) {
                 return Ok((path, seen, hash, Outcome::Same));
@@ -219,6 +231,11 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
                 done.gone += 1;
             }
             Outcome::Same | Outcome::PassedOver => {}
+            // What is stored of it stays until it can be read again.
+            Outcome::Unread => {
+                done.unread += 1;
+                continue;
+            }
             Outcome::Refused(error) => {
                 known.refuse(path, seen);
                 refused = refused.or(Some(error));
@@ -227,7 +244,8 @@ async fn look(door: &Door, root: &Path, root_name: &str, known: &mut Known, show
         }
         known.set(path, seen, hash);
     }
-    if failed.is_none() {
+    // What could not be read may contain the files that are missing.
+    if failed.is_none() && done.unread == 0 {
         for path in known.not_in(&seen) {
             if known.get(&path).is_some_and(known::File::is_sent) {
                 done.count(send(door, root_name, &path, json!([])).await?);
@@ -253,26 +271,48 @@ impl Done {
 }
 
 /// Returns the files of a folder that are not ignored: their paths in the folder, and the properties that show
-/// whether they have changed.
-fn files(root: &Path) -> Vec<(String, Seen)> {
+/// whether they have changed. Also returns how many files and folders could not be read.
+fn files(root: &Path) -> (Vec<(String, Seen)>, usize) {
     let mut walk = WalkBuilder::new(root);
     walk.require_git(false).filter_entry(|entry| entry.file_name() != "node_modules");
-    let entries = walk.build().filter_map(Result::ok);
-    let file = |entry: ignore::DirEntry| {
-        let metadata =
-            entry.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= LARGEST)?;
-        let path = entry.path().strip_prefix(root).ok()?.to_str()?.to_owned();
-        let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
-        Some((path, Seen { size: metadata.len(), modified }))
-    };
-    let mut files: Vec<_> = entries.filter_map(file).collect();
+    let (mut files, mut unread) = (Vec::new(), 0);
+    for entry in walk.build() {
+        let metadata = entry.and_then(|entry| Ok((entry.metadata()?, entry.into_path())));
+        match metadata {
+            Ok((metadata, path)) if metadata.is_file() && metadata.len() <= LARGEST => {
+                files.extend(named(root, &path, &metadata));
+            }
+            Ok(_) => {}
+            Err(error) => unread += usize::from(!error.io_error().is_some_and(is_gone)),
+        }
+    }
     files.sort_by(|a, b| a.0.cmp(&b.0));
-    files
+    (files, unread)
 }
 
-/// Reads a text that people may have written. Returns it with its hash.
-fn read(path: &Path) -> Option<(String, String)> {
-    let bytes = fs::read(path).ok()?;
+/// Returns a file's path in the folder, and the properties that show whether it has changed.
+fn named(root: &Path, path: &Path, metadata: &Metadata) -> Option<(String, Seen)> {
+    let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+    let path = path.strip_prefix(root).ok()?.to_str()?.to_owned();
+    Some((path, Seen { size: metadata.len(), modified }))
+}
+
+/// Returns whether an error says that there is no such file, which was there when its folder was read.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// Reads a file. Returns it with its hash, or none if it is not a text that people may have written.
+fn read(path: &Path) -> io::Result<Option<(String, String)>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(text(bytes)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns a text that people may have written, with its hash.
+fn text(bytes: Vec<u8>) -> Option<(String, String)> {
     if bytes[..bytes.len().min(HEAD)].contains(&0)
         || bytes.split(|&byte| byte == b'\n').any(|line| line.len() > LONGEST_LINE)
     {
@@ -318,4 +358,23 @@ async fn send(door: &Door, root: &str, path: &str, chunks: Value) -> Result<Coun
     }
     let count = |name: &str| body[name].as_u64().unwrap_or(0);
     Ok(Counts { added: count("added"), unchanged: count("unchanged"), removed: count("removed") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_told_from_what_is_gone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.txt");
+        fs::write(&file, "A note.").expect("writes");
+        let (found, unread) = files(folder.path());
+        assert_eq!((found.len(), unread), (1, 0));
+        assert!(read(&file).expect("it can be read").is_some());
+        assert!(read(&folder.path().join("gone")).expect("it is gone").is_none());
+        // A folder is no text, and a file no folder.
+        read(folder.path()).expect_err("it cannot be read");
+        assert_eq!(files(&file.join("b")), (Vec::new(), 1));
+    }
 }
