@@ -24,6 +24,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use utoipa::IntoParams;
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 use self::pieces::{Parsed, ParsedLine, Piece, pieces};
 use super::intake_errors::{self, Fault};
@@ -94,6 +95,15 @@ impl Origin {
         } else {
             derived_id(&[b"counted", self.source.as_bytes()])
         }
+    }
+
+    /// Returns the session with whose id the name of the transcript ends, for lines that do not name it. The line that does
+    /// may have been erased, or sent while nothing was stored.
+    fn session(&self) -> Option<&str> {
+        let file = self.source.rsplit(['/', '\\']).next()?;
+        let (name, _) = file.split_once('.').unwrap_or((file, ""));
+        let id = name.get(name.len().checked_sub(Hyphenated::LENGTH)?..)?;
+        Uuid::try_parse(id).is_ok().then_some(id)
     }
 }
 
@@ -286,11 +296,14 @@ impl<'a, L: Listener> Intake<'a, L> {
                 let (mut entry, spans) = self.tenant.redacted(entry).await;
                 read.redacted += spans;
                 read.context.complete(&mut entry);
+                if entry.session.is_none() {
+                    entry.session = self.origin.session().map(str::to_owned);
+                }
                 if entry.prompt.is_some() && self.origin.learns() {
                     read.prompts.push(entry.clone());
                 }
+                read.taken.push((hash, entry.session.clone()));
                 read.entries.extend(self.tenant.keep(entry).await);
-                read.taken.push((hash, read.context.session.clone()));
             } else {
                 read.counts.bad_lines += 1;
                 read.faults.push_back(Fault::of_line(agent, number, bytes, hash, received));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{learned, text, time};
+use super::{found, learned, text, time};
 use crate::support::{Service, column, with};
 
 /// A line of a rollout of Codex.
@@ -152,4 +152,25 @@ async fn a_session_whose_user_takes_long_to_write_the_first_prompt_has_its_name(
     let path = "/v1/transcripts?agent=codex&source=r";
     service.post_text(path, "application/x-ndjson", text(&lines)).await.expect(200);
     assert_eq!(column(&service.all("/v1/sessions").await, "session"), ["r"]);
+}
+
+#[tokio::test]
+async fn what_a_session_goes_on_with_after_its_erasure_is_erased_by_its_name_too() {
+    let service = Service::open().await;
+    let session = "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71";
+    let source = format!("/v1/transcripts?agent=codex&source=a/rollout-2026-03-01T10-00-00-{session}.jsonl");
+    let post = async |lines: &[Value]| service.post_text(&source, "application/x-ndjson", text(lines)).await;
+    let mut lines = session_in_code();
+    lines[0]["payload"]["id"] = json!(session);
+    post(&lines[..3]).await.expect(200);
+    let erase = format!("/v1/sessions/{session}");
+    service.delete(&erase).await.expect(200);
+    // The watcher sends what the file has grown by. Only the first line of the file names the session.
+    assert_eq!(post(&lines[3..]).await.expect(200)["searches_started"], 1);
+    let searches = service.all("/v1/searches").await;
+    assert_eq!(column(&searches, "agent_session_id"), [session]);
+    let turns = service.get(&format!("/v1/conversations/{session}")).await.expect(200);
+    assert!(turns.to_string().contains("where is the needle?"), "{turns}");
+    assert_eq!(service.delete(&erase).await.expect(200)["searches"], 1);
+    assert_eq!(found(&service, "needle").await, [json!(null); 0]);
 }
