@@ -123,8 +123,8 @@ async fn delete_encounters(
     Ok(())
 }
 
-/// Erases a search and what was learned from it, and its thread with what it has encountered, if nothing else names it: it
-/// has no session and no other search. Returns the number of searches, which is 0 or 1.
+/// Erases a search and what was learned from it, with the corrections of it, which repeat it, and its thread with what it has
+/// encountered, if nothing else names it: it has no session and no other search. Returns the number of searches.
 pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules, id: Uuid) -> Result<u64> {
     const THREAD: &str = "
         select t.id from agent_threads t
@@ -136,11 +136,18 @@ pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules,
     const NAMELESS: &str = "
         select id from agent_threads where project = $1 and id = any($2) and session is null and not exists (
             select from searches where project = $1 and thread_id = any($2))";
+    const DELETE: &str = "
+        with recursive gone as (
+            select id from searches where project = $1 and id = $2
+            union
+            select correction.id from gone join searches correction on correction.corrects = gone.id and correction.project = $1
+        )
+        delete from searches where project = $1 and id in (select id from gone) returning id";
+    // The corrections of a search are of the same thread.
     let threads: Vec<Uuid> =
         sqlx::query_scalar(THREAD).bind(project).bind(id).fetch_all(&mut *connection).await?;
-    let sql = "delete from searches where project = $1 and id = $2 returning id";
     let searches: Vec<Uuid> =
-        sqlx::query_scalar(sql).bind(project).bind(id).fetch_all(&mut *connection).await?;
+        sqlx::query_scalar(DELETE).bind(project).bind(id).fetch_all(&mut *connection).await?;
     let nameless = sqlx::query_scalar(NAMELESS).bind(project).bind(&threads);
     let nameless: Vec<Uuid> = nameless.fetch_all(&mut *connection).await?;
     delete_encounters(connection, project, &nameless, Learned::Forget).await?;

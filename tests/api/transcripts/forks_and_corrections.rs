@@ -137,3 +137,21 @@ async fn a_file_to_which_a_person_objected_is_exported_as_unhelpful_and_not_as_t
     let as_of = before.header("gleaner-as-of").expect("a time");
     assert_eq!(export(&format!("?as_of={}", encoded(as_of))).await.rows(), before.rows());
 }
+
+#[tokio::test]
+async fn a_search_that_is_erased_takes_its_corrections_with_it() {
+    let service = Service::open().await;
+    let mut lines = vec![prompt(0, "find the login button")];
+    lines.extend(call(1, "t1", "Grep", &json!({"pattern": "loginButton"}), &json!("No matches found")));
+    lines.extend(reads(3, "t2", "/src/app/Button.tsx"));
+    lines.push(prompt(200, "no, the other file"));
+    lines.extend(reads(203, "t3", "/src/app/auth/LoginButton.tsx"));
+    lines.push(prompt(300, "thanks"));
+    send(&service, "a", text(&lines)).await;
+    let searches = service.all("/v1/searches").await;
+    assert_eq!(searches[0]["corrects"], searches[1]["id"]);
+    let path = format!("/v1/records/{}", searches[1]["id"].as_str().expect("an id"));
+    assert_eq!(service.delete(&path).await.expect(200)["searches"], 2);
+    assert_eq!(service.all("/v1/searches").await, [json!(null); 0]);
+    assert_eq!(found(&service, "loginButton").await, [json!(null); 0]);
+}
