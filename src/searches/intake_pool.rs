@@ -1,20 +1,26 @@
 //! What the intake of agents' reports shares: database connections, and the order in which senders take turns.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeSet, HashMap};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{Notify, OwnedMutexGuard};
 use uuid::Uuid;
 
 use crate::db;
+use crate::error::{Error, Result};
 use crate::sharing::{Place, Shares, while_wanted};
 use crate::types::derived_id;
 
 /// The maximum number of hook reports of one project that are processed at the same time. All projects together have four
 /// times as many.
 const REPORTS: usize = 256;
+
+/// The maximum time for which an erasure waits for the hook reports before it.
+const EARLIER: Duration = Duration::from_secs(10);
 
 /// The connections with which hooks, transcripts and expiry write, and the turns of those who send lines.
 #[derive(Debug, Clone)]
@@ -26,6 +32,35 @@ pub struct IntakePool {
     turns: Arc<Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>>,
     /// The places for hook reports, whose processing may outlast their requests.
     reports: Shares,
+    underway: Arc<Underway>,
+}
+
+/// The hook reports that are being processed, each with its project and a number that is greater than those before it.
+#[derive(Debug, Default)]
+struct Underway {
+    numbers: Mutex<(u64, BTreeSet<(Arc<str>, u64)>)>,
+    ended: Notify,
+}
+
+impl Underway {
+    fn numbers(&self) -> MutexGuard<'_, (u64, BTreeSet<(Arc<str>, u64)>)> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A hook report that is being processed, until this value is dropped.
+#[derive(Debug)]
+pub struct Report {
+    name: (Arc<str>, u64),
+    underway: Arc<Underway>,
+    _place: Place,
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.underway.numbers().1.remove(&self.name);
+        self.underway.ended.notify_waiters();
+    }
 }
 
 impl IntakePool {
@@ -35,7 +70,7 @@ impl IntakePool {
         let db = db::pool(options, db::WRITER_NAME, connections);
         let connections = connections as usize;
         let shares = Shares::with_total((connections / 2).max(1), connections);
-        Self { db, shares, turns: Arc::default(), reports: Shares::new(REPORTS) }
+        Self { db, shares, turns: Arc::default(), reports: Shares::new(REPORTS), underway: Arc::default() }
     }
 
     /// Begins a transaction when it is the project's turn. The place is given back when it is dropped.
@@ -48,9 +83,33 @@ impl IntakePool {
         Ok((place, db::begin_with(&self.db, AssertSqlSafe(begin)).await?))
     }
 
-    /// Returns a place for a hook report of a project, or none if it has too many.
-    pub fn place(&self, project: &Arc<str>) -> Option<Place> {
-        self.reports.try_take(project, 1)
+    /// Begins to process a hook report of a project, or returns none if it has too many.
+    pub fn report(&self, project: &Arc<str>) -> Option<Report> {
+        let place = self.reports.try_take(project, 1)?;
+        let mut numbers = self.underway.numbers();
+        let name = (Arc::clone(project), numbers.0);
+        numbers.0 += 1;
+        numbers.1.insert(name.clone());
+        Some(Report { name, underway: Arc::clone(&self.underway), _place: place })
+    }
+
+    /// Waits until all hook reports of a project that have begun have been processed, so that an erasure finds what they
+    /// have said. Their senders may have got their answers before.
+    pub async fn earlier_reports(&self, project: &Arc<str>) -> Result<()> {
+        const LATE: &str = "reports of hooks are still being stored; send the request again";
+        let next = self.underway.numbers().0;
+        let all = async {
+            loop {
+                let mut ended = pin!(self.underway.ended.notified());
+                ended.as_mut().enable();
+                let earlier = (Arc::clone(project), 0)..(Arc::clone(project), next);
+                if self.underway.numbers().1.range(earlier).next().is_none() {
+                    return;
+                }
+                while_wanted(ended).await;
+            }
+        };
+        tokio::time::timeout(EARLIER, all).await.map_err(|_| Error::Unavailable(LATE))
     }
 
     /// Waits until all hook reports have been processed.
@@ -75,14 +134,31 @@ impl IntakePool {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[tokio::test]
     async fn a_project_leaves_places_for_the_hook_reports_of_others() {
         let pool = IntakePool::new(&PgConnectOptions::new(), 4);
         let [busy, quiet]: [Arc<str>; 2] = ["busy".into(), "quiet".into()];
-        let held: Vec<_> = std::iter::from_fn(|| pool.place(&busy)).collect();
+        let held: Vec<_> = std::iter::from_fn(|| pool.report(&busy)).collect();
         assert_eq!(held.len(), REPORTS);
-        assert!(pool.place(&quiet).is_some());
+        assert!(pool.report(&quiet).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_erasure_waits_for_the_reports_of_its_project_that_have_begun() {
+        let pool = IntakePool::new(&PgConnectOptions::new(), 4);
+        let [own, other]: [Arc<str>; 2] = ["own".into(), "other".into()];
+        let (_of_other, first) = (pool.report(&other), pool.report(&own));
+        let mut erasure = pin!(pool.earlier_reports(&own));
+        assert!(erasure.as_mut().now_or_never().is_none(), "the first one is processed");
+        let later = pool.report(&own);
+        drop(first);
+        erasure.now_or_never().expect("what came later is not waited for").expect("in time");
+        assert!(matches!(pool.earlier_reports(&own).await, Err(Error::Unavailable(_))), "it takes too long");
+        drop(later);
+        pool.earlier_reports(&own).await.expect("none is left");
     }
 }

@@ -103,9 +103,9 @@ async fn take(
     let body = json::body(request, NDJSON_LIMIT).await?;
     // Agents do not wait for long and hang up, so reports are processed in the background, and their number is
     // limited.
-    let place = app
+    let underway = app
         .searches
-        .place(&caller.project)
+        .report(&caller.project)
         .ok_or(Error::Unavailable("too many hook reports are in progress"))?;
     let asks = wanted.is_wanted(&caller.tenant) && caller.may_read();
     let patience = if asks { app.help_patience } else { PATIENCE };
@@ -117,7 +117,7 @@ async fn take(
         if let Err(error) = heard.work(&app, &tenant, key, asks, &memory).await {
             note_failure(&error, agent);
         }
-        drop((place, memory));
+        drop((underway, memory));
     });
     let _ = tokio::time::timeout_at(begun + patience, working).await;
     Ok(help

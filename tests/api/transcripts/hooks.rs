@@ -175,6 +175,21 @@ async fn an_agent_is_answered_while_what_it_reported_waits_to_be_written() {
 }
 
 #[tokio::test]
+async fn an_erasure_waits_for_the_reports_that_were_answered_before_it() {
+    let service = Service::open().await;
+    hook(&service, &json!({"hook_event_name": "Stop", "session_id": "s", "cwd": "/src/app"})).await;
+    let mut connection = service.connection().await;
+    let mut holder = connection.begin().await.expect("begins");
+    sqlx::query("select from agent_threads for update").execute(&mut *holder).await.expect("locks");
+    search_by_hook(&service, "t1").await;
+    let mut erasure = Box::pin(service.delete("/v1/sessions/s"));
+    assert!((&mut erasure).now_or_never().is_none());
+    holder.rollback().await.expect("ends");
+    assert_eq!(erasure.await.expect(200)["searches"], 1);
+    assert_eq!(service.all("/v1/searches").await, [json!(null); 0]);
+}
+
+#[tokio::test]
 async fn a_server_that_stops_still_stores_the_reports_that_it_has_answered() {
     let service = Service::open().await;
     hook(&service, &json!({"hook_event_name": "Stop", "session_id": "s", "cwd": "/src/app"})).await;
