@@ -30,6 +30,8 @@ const MOST_KEYS: usize = 500_000;
 const MOST_LETTERS: usize = 250_000;
 /// The maximum number of characters of a word of a sample, and of one that may be a misspelling of it.
 const LONGEST_WORD: usize = 40;
+/// The approximate number of bytes that a word takes besides its own: the pointer to it, and what the allocator adds.
+const OF_WORD: usize = size_of::<Box<str>>() + 16;
 /// The assumed size of a scope that is not completely counted yet. It is rather too large, which makes a search
 /// narrower than necessary, but never slow.
 const UNCOUNTED: i64 = 1_000_000;
@@ -68,9 +70,11 @@ pub(super) struct Sample {
     /// The pairs of keys and rows of the sample, sorted.
     postings: Vec<(Key, u16)>,
     /// The words of the sample in lower case, sorted. Long ones are left out.
-    words: Vec<String>,
+    words: Vec<Box<str>>,
     /// The pairs of trigrams and words, as indices of `words`, sorted.
     trigrams: Vec<([char; 3], u32)>,
+    /// The approximate number of bytes that the sample takes.
+    pub(super) bytes: usize,
     taken: Instant,
     /// The age from which the sample is old.
     good_for: Duration,
@@ -117,6 +121,7 @@ impl Sample {
             .flat_map(|(row, (_, keys))| keys.iter().map(move |&key| (key, row)))
             .collect();
         postings.sort_unstable();
+        postings.shrink_to_fit();
         let words = words(rows, keyed);
         let mut trigrams: Vec<_> = (0_u32..)
             .zip(&words)
@@ -124,12 +129,16 @@ impl Sample {
             .collect();
         trigrams.sort_unstable();
         trigrams.dedup();
+        trigrams.shrink_to_fit();
+        let of_words: usize = words.iter().map(|word| word.len() + OF_WORD).sum();
+        let bytes = of_words + size_of_val(&*postings) + size_of_val(&*trigrams);
         Self {
             documents,
             rows: rows.len(),
             postings,
             words,
             trigrams,
+            bytes,
             taken: Instant::now(),
             good_for,
             renewed: AtomicBool::new(false),
@@ -169,7 +178,7 @@ impl Sample {
 
     /// Returns whether a word is among those of the sample.
     pub(super) fn knows(&self, word: &str) -> bool {
-        self.words.binary_search_by(|known| known.as_str().cmp(word)).is_ok()
+        self.words.binary_search_by(|known| (**known).cmp(word)).is_ok()
     }
 
     /// Returns the words of the sample of which an unknown word may be a misspelling, the most probable first.
@@ -191,7 +200,7 @@ impl Sample {
                 // A word has one trigram more than characters.
                 let all = length + other.chars().count() + 2;
                 let likeness = 2.0 * f32::from(*in_common) / all as f32;
-                (likeness >= ALIKE).then_some((likeness, other.as_str()))
+                (likeness >= ALIKE).then_some((likeness, &**other))
             })
             .collect();
         alike.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -214,7 +223,7 @@ async fn beginning(
 }
 
 /// Returns the words of the first documents in lower case, sorted and without long ones, until they have enough characters.
-fn words(documents: &[(String, Vec<Key>)], keyed: Keyed) -> Vec<String> {
+fn words(documents: &[(String, Vec<Key>)], keyed: Keyed) -> Vec<Box<str>> {
     let mut words = BTreeSet::new();
     let mut letters = 0;
     for word in documents.iter().flat_map(|(text, _)| keyed.words(text)) {
@@ -226,7 +235,7 @@ fn words(documents: &[(String, Vec<Key>)], keyed: Keyed) -> Vec<String> {
             letters += length;
         }
     }
-    words.into_iter().collect()
+    words.into_iter().map(String::into_boxed_str).collect()
 }
 
 #[cfg(test)]
@@ -270,7 +279,7 @@ mod tests {
         let read = beginning(documents).await.expect("nothing fails");
         assert_eq!(read.len(), MOST_KEYS / 4_000);
         let many: Vec<_> = (0..1_200).map(document).map(|(text, _)| (text, Vec::new())).collect();
-        let letters: usize = sample_of(&many, 1).words.iter().map(String::len).sum();
+        let letters: usize = sample_of(&many, 1).words.iter().map(|word| word.len()).sum();
         assert!((MOST_LETTERS..MOST_LETTERS + LONGEST_WORD).contains(&letters), "{letters}");
     }
 }

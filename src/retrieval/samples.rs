@@ -19,10 +19,10 @@ use super::{Corpus, Scope};
 /// The number of rows, in the order of the corpus, that are counted and sampled while a search waits. A larger scope
 /// is read completely in the background.
 const COUNTED_AT_ONCE: i64 = 50_000;
-/// The maximum number of samples in memory, of usually one or two megabytes each, and of fifteen at most.
-const SAMPLES: usize = 32;
-/// The number of samples that a project keeps while others need room for theirs.
-const SAMPLES_OF_ONE: usize = 8;
+/// How much is kept in memory. A sample usually has one or two megabytes, and twenty at most.
+const MOST: Size = Size { samples: 32, bytes: 64 << 20 };
+/// How much a project keeps while others need room for their samples, besides its first sample.
+const SHARE: Size = Size { samples: 8, bytes: 16 << 20 };
 
 /// The documents that a sample represents.
 type Place = (&'static str, Scope);
@@ -30,6 +30,25 @@ type Place = (&'static str, Scope);
 /// The samples in memory.
 #[derive(Debug, Default)]
 pub struct Samples(Mutex<HashMap<Place, Known>>);
+
+/// How many samples there are, and how many bytes they have.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    samples: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn add(&mut self, sample: &Sample) {
+        self.samples += 1;
+        self.bytes += sample.bytes;
+    }
+
+    /// Returns whether this is too much. One sample alone never is, so that every scope can have one.
+    fn exceeds(self, most: Self) -> bool {
+        self.samples > most.samples || self.samples > 1 && self.bytes > most.bytes
+    }
+}
 
 /// A sample in memory.
 #[derive(Debug)]
@@ -106,8 +125,9 @@ impl Samples {
         Ok(sample)
     }
 
-    /// Stores a sample, unless its scope is empty: clients can name any number of these. If there are too many samples, the
-    /// one that was not used for longest is dropped, of a project that has more than its share if there is one.
+    /// Stores a sample, unless its scope is empty: clients can name any number of these. As long as the samples are too many
+    /// or too large, the one that was not used for longest is dropped, of a project that has more than its share if there
+    /// is one.
     fn store(&self, place: Place, sample: &Arc<Sample>) {
         let mut samples = self.lock();
         if sample.documents == 0 {
@@ -115,18 +135,25 @@ impl Samples {
             return;
         }
         samples.insert(place, Known { sample: Arc::clone(sample), used: Instant::now() });
-        if samples.len() > SAMPLES {
-            let mut of_project: HashMap<&str, usize> = HashMap::new();
-            for (_, scope) in samples.keys() {
-                *of_project.entry(&*scope.project).or_default() += 1;
-            }
-            let is_in_share = |scope: &Scope| of_project[&*scope.project] <= SAMPLES_OF_ONE;
-            let least = samples.iter().min_by_key(|((_, scope), known)| (is_in_share(scope), known.used));
-            if let Some(place) = least.map(|(place, _)| place.clone()) {
-                samples.remove(&place);
-            }
+        while let Some(place) = superfluous(&samples) {
+            samples.remove(&place);
         }
     }
+}
+
+/// Returns the sample that is dropped next, if these are too much.
+fn superfluous(samples: &HashMap<Place, Known>) -> Option<Place> {
+    let (mut all, mut of_project) = (Size::default(), HashMap::<&str, Size>::new());
+    for ((_, scope), known) in samples {
+        all.add(&known.sample);
+        of_project.entry(&*scope.project).or_default().add(&known.sample);
+    }
+    if !all.exceeds(MOST) {
+        return None;
+    }
+    let is_in_share = |scope: &Scope| !of_project[&*scope.project].exceeds(SHARE);
+    let least = samples.iter().min_by_key(|((_, scope), known)| (is_in_share(scope), known.used));
+    least.map(|(place, _)| place.clone())
 }
 
 #[cfg(test)]
@@ -155,7 +182,10 @@ mod tests {
             store(place("greedy", facet), 1);
             store(place("curious", facet), 0);
         }
-        assert_eq!((left("modest").len(), left("greedy").len(), left("curious").len()), (1, SAMPLES - 1, 0));
+        assert_eq!(
+            (left("modest").len(), left("greedy").len(), left("curious").len()),
+            (1, MOST.samples - 1, 0)
+        );
         assert_eq!(left("greedy")[0], "69", "the oldest have gone");
         store(place("modest", 0), 0);
         assert_eq!(left("modest").len(), 0);
@@ -169,5 +199,35 @@ mod tests {
         samples.lock().get_mut(&place("a", 0)).expect("it is known").used = Instant::now();
         store(place("e", 0), 1);
         assert_eq!(left("a"), ["0", "2", "3", "4", "5", "6", "7"]);
+    }
+    #[test]
+    fn samples_have_a_number_of_bytes_at_most_and_the_last_one_is_always_kept() {
+        let samples = Samples::default();
+        let store = |project: &str, facet: usize, bytes: usize| {
+            let mut sample = sample_of(&[], 1);
+            sample.bytes = bytes;
+            let scope = Scope { project: project.into(), facet: Some(facet.to_string()) };
+            samples.store(("table", scope), &Arc::new(sample));
+        };
+        let left = || {
+            let known = samples.lock();
+            let mut left: Vec<_> = known
+                .keys()
+                .map(|(_, scope)| format!("{}{}", scope.project, scope.facet.clone().unwrap_or_default()))
+                .collect();
+            left.sort();
+            left.join(" ")
+        };
+        store("modest", 0, 15 << 20);
+        for facet in 0..8 {
+            store("greedy", facet, 15 << 20);
+        }
+        assert_eq!(left(), "greedy5 greedy6 greedy7 modest0");
+        store("large", 0, 40 << 20);
+        assert_eq!(left(), "greedy7 large0", "whoever has one sample is in its share");
+        store("other", 0, 15 << 20);
+        assert_eq!(left(), "large0 other0");
+        store("huge", 0, 100 << 20);
+        assert_eq!(left(), "huge0");
     }
 }

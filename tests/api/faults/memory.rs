@@ -424,3 +424,31 @@ async fn steps_that_follow_every_open_search_are_learned_from_in_little_memory()
     let taken = server.peak() - before;
     assert!(taken < 96 << 10, "the steps take {taken} KiB");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searches_in_very_many_domains_of_long_texts_take_little_memory() {
+    const DOMAINS: u32 = 24;
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--log", "off"]);
+    let mut random = fastrand::Rng::with_seed(1);
+    // The intents of a domain have as many letters in different words as a sample has.
+    let mut intent = || -> String {
+        (0..1_000).map(|place| if place % 6 == 5 { ' ' } else { random.lowercase() }).collect()
+    };
+    let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson";
+    for domain in 0..DOMAINS {
+        let mut line = || {
+            json!({"event": "generation", "user_intent": intent(), "domain_name": format!("d{domain}"),
+                "success": true, "final_valid_dsl": "(a)"})
+        };
+        let lines: Vec<_> = (0..300).map(|_| line().to_string()).collect();
+        assert_eq!(exchange(&server.address, head, lines.join("\n").as_bytes()).await, Some(200));
+    }
+    let before = server.peak();
+    for domain in 0..DOMAINS {
+        let path = format!("/v1/generations/similar?intent={}&domain_name=d{domain}", encoded(&intent()));
+        assert_eq!(server.get(&path).await.0, 200);
+    }
+    let taken = server.peak() - before;
+    assert!(taken < 128 << 10, "the searches take {taken} KiB");
+}
