@@ -38,7 +38,7 @@ create table split_texts (
 );
 
 create index split_texts_hash on split_texts (hash, project, completed_at, record) include (split_group);
-create index split_texts_groups on split_texts (hash, project, split_group, completed_at);
+create index split_texts_groups on split_texts (project, hash, split_group, completed_at);
 
 comment on table split_texts is 'The questions and answers of finalized records, as hashes. Filled by the first export with a split, and then by each further one.';
 comment on column split_texts.domain is 'The record''s. Records of two domains may have the same id.';

@@ -12,6 +12,8 @@
 //!
 //! Texts are compared by their [hashes](super::text).
 
+use std::ops::Range;
+
 use clap::ValueEnum;
 use serde::Deserialize;
 use sqlx::{Postgres, QueryBuilder};
@@ -24,6 +26,9 @@ use crate::http::Checks;
 
 /// The default share that is held out of training.
 const HOLDOUT: f64 = 0.1;
+/// The number of groups of a text that are looked at one by one to find one that is in an earlier part. Usually the second
+/// or third one is.
+const LOOKED_AT: u32 = 32;
 
 /// A part of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
@@ -151,12 +156,12 @@ impl Bounds {
         Self { half: number(holdout / 2.0), held_out: number(holdout) }
     }
 
-    /// Returns the first number of a part, and the number after its last.
-    fn range(self, part: Part) -> (i64, i64) {
+    /// Returns the numbers of a part.
+    fn range(self, part: Part) -> Range<i64> {
         match part {
-            Part::Validation => (0, self.half),
-            Part::Test => (self.half, self.held_out),
-            Part::Train => (self.held_out, Self::END),
+            Part::Validation => 0..self.half,
+            Part::Test => self.half..self.held_out,
+            Part::Train => self.held_out..Self::END,
         }
     }
 }
@@ -215,22 +220,28 @@ impl Common {
         let (SplitBy::Auto, Contents::Texts(Texts { question, answer, others, .. })) = (by, contents) else {
             return;
         };
-        if part.before().is_empty() || self.with_overlaps {
+        let before: Vec<_> =
+            part.before().iter().copied().filter(|part| !bounds.range(*part).is_empty()).collect();
+        if before.is_empty() || self.with_overlaps {
             return;
         }
-        // A text may be in very many records of one group. The index leads from each group of a text to the next one.
+        // A text may be in very many records of one group. The index leads from each group of a text to the next one. No
+        // index leads to a group in one of the parts before, because the seed decides on the part of a group. Hardly any
+        // group of a text may be in them. So if none of the first ones is, all texts in these parts are read, once for all
+        // rows of a statement.
         query.push(format_args!(
             " and not exists (select from unnest(array[{}, {}{others}]) as text (hash)
                 cross join lateral (
                     with recursive found as (
-                        (select t.split_group, t.completed_at from split_texts t
+                        (select t.split_group, t.completed_at, 1 as number from split_texts t
                             where t.project = $1 and t.hash = text.hash
                             order by t.split_group, t.completed_at limit 1)
                         union all
-                        select next.* from found cross join lateral (
+                        select next.*, found.number + 1 from found cross join lateral (
                             select t.split_group, t.completed_at from split_texts t
                             where t.project = $1 and t.hash = text.hash and t.split_group > found.split_group
                             order by t.split_group, t.completed_at limit 1) next
+                        where found.number < {LOOKED_AT}
                     )
                     select * from found
                 ) other
@@ -239,19 +250,25 @@ impl Common {
             answer.hash()
         ));
         query.push_bind(self.as_of).push(" and ");
-        self.push_in(query, "other.split_group::text", bounds, part.before());
-        query.push(")");
+        self.push_in(query, "other.split_group::text", bounds, &before);
+        query.push(format_args!(
+            " or other.number = {LOOKED_AT} and text.hash in (
+                select t.hash from split_texts t where t.project = $1 and t.completed_at < "
+        ));
+        query.push_bind(self.as_of).push(" and ");
+        self.push_in(query, "t.split_group::text", bounds, &before);
+        query.push("))");
     }
 
     /// Adds the condition that a key is in one of these parts.
     fn push_in(&self, query: &mut QueryBuilder<Postgres>, key: &str, bounds: Bounds, parts: &[Part]) {
         for (number, part) in parts.iter().enumerate() {
-            let (from, to) = bounds.range(*part);
+            let Range { start, end } = bounds.range(*part);
             query.push(if number == 0 { "(" } else { " or " });
             // The first 32 bits of an MD5 as a number: the same on every version of Postgres.
             query.push("('x' || left(md5(").push_bind(self.seed.unwrap_or(0).to_string());
-            query.push(format_args!(" || ':' || {key}), 8))::bit(32)::bigint between ")).push_bind(from);
-            query.push(" and ").push_bind(to - 1);
+            query.push(format_args!(" || ':' || {key}), 8))::bit(32)::bigint between ")).push_bind(start);
+            query.push(" and ").push_bind(end - 1);
         }
         query.push(")");
     }
@@ -268,8 +285,9 @@ mod tests {
         fn the_parts_share_no_number_and_leave_none(holdout in 0.0..=1.0_f64) {
             let bounds = Bounds::of(holdout);
             let ranges = [Part::Validation, Part::Test, Part::Train].map(|part| bounds.range(part));
-            prop_assert_eq!((ranges[0].0, ranges[2].1), (0, Bounds::END));
-            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0 && pair[0].0 <= pair[0].1));
+            prop_assert_eq!((ranges[0].start, ranges[2].end), (0, Bounds::END));
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+            prop_assert!(ranges.iter().all(|range| range.start <= range.end));
         }
     }
 }

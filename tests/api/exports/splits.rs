@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
+use super::pages::{export, plan};
 use super::{TRAINING, solved};
-use crate::support::program::lock;
+use crate::support::program::{DATASETS, lock};
 use crate::support::{Answer, Service, passed};
 
 const PARTS: [&str; 3] = ["train", "validation", "test"];
@@ -365,4 +366,49 @@ async fn a_suggestion_with_the_id_of_a_log_that_is_erased_stays_in_its_part_and_
         (select count(*) from near_twins)";
     let noted: (i64, i64, i64) = sqlx::query_as(sql).fetch_one(service.pool()).await.expect("counts");
     assert_eq!(noted, (2, 2, 1));
+}
+
+/// Logs with one program, of which the first few are in one group and each other one is in a group of its own.
+async fn logs_with_one_program(service: &Service) {
+    let logs =
+        (0..1_000).map(|number| solved(number, &format!("intent {number}"), &[passed(1, "(program)")]));
+    service.accept(&logs.collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn a_row_is_kept_or_dropped_after_a_few_lookups_however_many_groups_its_program_is_in() {
+    /// How often the groups of a text are looked up.
+    fn lookups(plan: &Value) -> f64 {
+        let is_lookup = plan["Index Name"] == "split_texts_groups";
+        let own = if is_lookup { plan["Actual Loops"].as_f64().expect("a number") } else { 0.0 };
+        own + plan["Plans"].as_array().into_iter().flatten().map(lookups).sum::<f64>()
+    }
+    let service = Service::open().await;
+    logs_with_one_program(&service).await;
+    let entry = DATASETS.iter().find(|entry| entry.description.name == "training-pairs").expect("a data set");
+    for (holdout, most) in [("1", 0.0), ("0.9999", 2_000.0)] {
+        let export = export(&service, entry, &[("split", "validation"), ("holdout", holdout)]).await;
+        let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
+        assert!(plan["Actual Rows"].as_f64() >= Some(20.0), "{plan:#}");
+        let lookups = lookups(&plan);
+        assert!(lookups <= most, "{holdout}: {lookups} lookups in {plan:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_is_dropped_also_if_only_a_late_group_of_its_program_is_in_the_training_part() {
+    let service = Service::open().await;
+    logs_with_one_program(&service).await;
+    let mut dropped = Vec::new();
+    // With some of these seeds, none of the first groups is in the training part.
+    for seed in 0..8 {
+        let path = |part: &str| format!("{TRAINING}?format=raw&split={part}&holdout=0.995&seed={seed}");
+        let train = service.get(&path("train")).await.rows().len();
+        let validation = service.get(&path("validation")).await;
+        let count: usize = validation.header("gleaner-dropped").expect("a count").parse().expect("a number");
+        let rows = validation.rows().len();
+        assert_eq!(rows == 0, train > 0, "{seed}: {train} rows to train, {rows} to validate");
+        dropped.push(count);
+    }
+    assert!(dropped.iter().filter(|count| **count > 400).count() >= 6, "{dropped:?}");
 }
