@@ -27,6 +27,8 @@ pub(super) const PAGE: usize = 5_000;
 pub struct Export {
     pub(super) rows: Rows,
     pub(super) project: String,
+    /// What binds cursors to the conditions of the export.
+    scope: [u8; 8],
     as_of: Timestamp,
     /// The position after which the export begins, if it continues an earlier part.
     after: Option<RowKey>,
@@ -38,6 +40,8 @@ pub struct Export {
     header: Option<String>,
     /// The cursor of the next part, if there is one.
     pub next_cursor: Option<String>,
+    /// Whether rows can be left out because their texts are also in another part, and are to be counted.
+    counts_dropped: bool,
     /// The number of rows left out of this part of a split because their texts are also in another part.
     pub dropped: Option<i64>,
 }
@@ -49,8 +53,22 @@ impl fmt::Debug for Export {
 }
 
 impl Export {
-    /// Checks the parameters, and fixes the rows of the export.
+    /// Checks the parameters, fixes the rows of the export, and finds its extent.
     pub async fn prepare(
+        db: &PgPool,
+        project: &str,
+        description: &Description,
+        dataset: Box<dyn Dataset>,
+        common: Common,
+    ) -> Result<Self> {
+        let mut export = Self::fix(db, project, description, dataset, common).await?;
+        let mut connection = db.acquire().await?;
+        export.find_extent(&mut connection).await?;
+        Ok(export)
+    }
+
+    /// Checks the parameters, and fixes the rows of the export, which has no extent yet.
+    pub(super) async fn fix(
         db: &PgPool,
         project: &str,
         description: &Description,
@@ -92,28 +110,34 @@ impl Export {
         }
         dataset.prepare(db, project, as_of).await?;
         let header = if after.is_none() { dataset.header(format) } else { None };
-        let mut export = Self {
+        // In an export that is divided by a limit, only the first part reports the number for all.
+        let counts_dropped = after.is_none() && description.split.source().is_some() && common.drops();
+        Ok(Self {
             rows: Rows { dataset: dataset.into(), common, format, shape },
             project: project.to_owned(),
+            scope,
             as_of,
             after,
             last: None,
             sample: None,
             header,
             next_cursor: None,
+            counts_dropped,
             dropped: None,
-        };
-        // In an export that is divided by a limit, only the first part reports the number for all.
-        if export.after.is_none() && description.split.source().is_some() && export.rows.common.drops() {
-            export.dropped = Some(export.count_dropped(db).await?);
+        })
+    }
+
+    /// Finds out how many rows are left out, and where the export ends. That reads the keys of all rows.
+    pub(super) async fn find_extent(&mut self, connection: &mut PgConnection) -> Result<()> {
+        if self.counts_dropped {
+            self.dropped = Some(self.count_dropped(connection).await?);
         }
-        if let Some(limit) = export.rows.common.limit {
-            let mut connection = db.acquire().await?;
-            let (last, more) = export.find_end(&mut connection, limit).await?;
-            export.last = last;
-            export.next_cursor = last.filter(|_| more).map(|last| cursor::seal(scope, as_of, last));
+        if let Some(limit) = self.rows.common.limit {
+            let (last, more) = self.find_end(connection, limit).await?;
+            self.last = last;
+            self.next_cursor = last.filter(|_| more).map(|last| cursor::seal(self.scope, self.as_of, last));
         }
-        Ok(export)
+        Ok(())
     }
 
     /// Returns the media type of the rows, unless they are NDJSON.
@@ -146,19 +170,19 @@ impl Export {
     }
 
     /// Counts the rows that are left out of this part of a split because their texts are also in another part.
-    async fn count_dropped(&mut self, db: &PgPool) -> Result<i64> {
+    async fn count_dropped(&mut self, connection: &mut PgConnection) -> Result<i64> {
         let mut counts = [0, 0];
         for (with_overlaps, count) in [(true, 0), (false, 1)] {
             self.rows.common.with_overlaps = with_overlaps;
-            counts[count] = self.count(db).await?;
+            counts[count] = self.count(connection).await?;
         }
         let [all, kept]: [i64; 2] = counts;
         Ok(all - kept)
     }
 
     /// Counts the remaining rows.
-    pub(super) async fn count(&self, db: &PgPool) -> Result<i64> {
-        Ok(self.counted()?.build_query_scalar().fetch_one(db).await?)
+    pub(super) async fn count(&self, connection: &mut PgConnection) -> Result<i64> {
+        Ok(self.counted()?.build_query_scalar().fetch_one(connection).await?)
     }
 
     /// Makes the query of the number of the remaining rows.

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::PgPool;
+use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use super::export::{Export, PAGE};
@@ -197,8 +197,12 @@ impl Profile {
 
 impl Export {
     /// Reads the rows, or a sample of them if there are many.
-    pub(super) async fn profile(mut self, db: &PgPool, dataset: &'static str) -> Result<Report> {
-        let rows = self.count(db).await?;
+    pub(super) async fn profile(
+        mut self,
+        connection: &mut PgConnection,
+        dataset: &'static str,
+    ) -> Result<Report> {
+        let rows = self.count(connection).await?;
         if rows > MOST_ROWS {
             #[expect(clippy::cast_possible_truncation, reason = "a share of 2^32")]
             let sample = (2_f64.powi(32) * MOST_ROWS as f64 / rows as f64) as i64;
@@ -210,7 +214,6 @@ impl Export {
         let mut line = Vec::new();
         loop {
             let mut query = self.next_page("")?;
-            let mut connection = db.acquire().await?;
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
             let mut count = 0;
@@ -221,7 +224,7 @@ impl Export {
                 count += 1;
             }
             drop(page);
-            self.confirm(&mut connection).await?;
+            self.confirm(connection).await?;
             if count < PAGE || profile.rows >= MOST_SAMPLED {
                 break;
             }

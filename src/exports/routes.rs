@@ -23,7 +23,7 @@ use utoipa_axum::routes;
 use super::compress::{Coding, compress};
 use super::count::{Summary, summaries};
 use super::datasets::{self, AnyDataset, Entry};
-use super::export::{self, Export};
+use super::export;
 use super::format::Format;
 use super::params::{COMMON, Common, Dedupe, redact};
 use super::profile::Report;
@@ -228,11 +228,7 @@ async fn profile(app: &App, caller: &Caller<Read>, entry: &Entry, request: Reque
     let told = entry.formats().find(|format| *format != Format::Raw);
     common.format = common.format.or(told);
     Memory::of(&parts.extensions).leave();
-    let _place = app.exports.place(&caller.project).await?;
-    let db = &app.exports.db;
-    let export = Export::prepare(db, &caller.project, &entry.description, dataset, common).await?;
-    let profile = tokio::time::timeout(app.exports.longest(), export.profile(db, entry.description.name));
-    profile.await.map_err(|_| Error::Unavailable("the profile took too long; ask for fewer rows"))?
+    app.exports.profile(&caller.project, &entry.description, dataset, common).await
 }
 
 /// The data sets of a project.
@@ -267,9 +263,7 @@ async fn export(
     let (dataset, common) = parameters.read(entry)?;
     // The export itself takes turns.
     Memory::of(&parts.extensions).leave();
-    let place = app.exports.place(&caller.project).await?;
-    let export =
-        Export::prepare(&app.exports.db, &caller.project, &entry.description, dataset, common).await?;
+    let (export, place) = app.exports.prepare(&caller.project, &entry.description, dataset, common).await?;
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();
     let dropped = export.dropped;

@@ -11,7 +11,8 @@
 //! 2. **Extent** (`Export::prepare`). A cursor contains the position after which to continue, and the `as_of` of its
 //!    export. Without a cursor, a missing `as_of` is chosen, and a given one is settled (see below). With `limit`,
 //!    one statement over the keys alone finds the last record of the part and whether another one follows, so that
-//!    `Gleaner-Next-Cursor` is known before the body begins. The rows of one record are never in different parts.
+//!    `Gleaner-Next-Cursor` is known before the body begins. The rows of one record are never in different parts. If the
+//!    client hangs up meanwhile, or it takes longer than an export may, the statement is canceled.
 //!
 //! 3. **Pages** (`Export::run`) have 5,000 rows in the order of their keys. Each is a statement with its own
 //!    snapshot, so that vacuum can proceed. Rows are read one by one, written as JSON in Rust, and sent in chunks of
@@ -53,22 +54,30 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use futures_util::TryStreamExt as _;
-use sqlx::PgPool;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{PgConnection, PgPool, Postgres};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
+use super::Description;
+use super::datasets::AnyDataset;
 use super::export::{Export, PAGE};
+use super::params::Common;
+use super::profile::Report;
 use crate::db::{self, EXPORT_NAME};
 use crate::error::{Error, Result};
 use crate::http::pace::Pace;
-use crate::sharing::{Kind, Place, Shares, Turn, Work};
+use crate::sharing::{Kind, Place, Shares, Turn, Work, while_wanted};
 
 /// The time that an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause until a statement that was canceled should have ended.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The maximum number of concurrent downloads of snapshots of one project. All projects together have four times as
 /// many.
 const MOST_DOWNLOADS: usize = 16;
@@ -112,7 +121,7 @@ impl Export {
     async fn send_page(&mut self, db: &PgPool, reader: &mut Reader) -> anyhow::Result<Progress> {
         let mut query = self.next_page("")?;
         let mut connection = db.acquire().await?;
-        let process: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *connection).await?;
+        let process = process_of(&mut connection).await?;
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
         let mut chunk = Vec::with_capacity(CHUNK * 2);
@@ -135,7 +144,7 @@ impl Export {
         };
         if !is_read {
             reader.pause();
-            sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
+            cancel(db, process).await?;
             // The connection can be used again, and the place given back, when the statement has ended.
             while let Ok(Some(_)) = rows.try_next().await {}
             return Ok(Progress::Abandoned);
@@ -147,6 +156,17 @@ impl Export {
         }
         Ok(if count == PAGE { Progress::More } else { Progress::Done })
     }
+}
+
+/// Returns the process of a connection, whose statements can be canceled by it.
+async fn process_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
+    sqlx::query_scalar("select pg_backend_pid()").fetch_one(connection).await
+}
+
+/// Cancels the statement of a process, if it has one.
+async fn cancel(db: &PgPool, process: i32) -> sqlx::Result<()> {
+    sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
+    Ok(())
 }
 
 /// The connections reserved for exports, so that slow readers do not delay others.
@@ -237,6 +257,89 @@ impl Exports {
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.longest
+    }
+
+    /// Prepares an export of a project in at most the maximum duration, and takes a place for it.
+    pub async fn prepare(
+        &self,
+        project: &Arc<str>,
+        description: &Description,
+        dataset: AnyDataset,
+        common: Common,
+    ) -> Result<(Export, Place)> {
+        let place = self.place(project).await?;
+        self.in_time(async {
+            let mut export = Export::fix(&self.db, project, description, dataset, common).await?;
+            let extent = |mut connection: PoolConnection<Postgres>| async move {
+                export.find_extent(&mut connection).await?;
+                Ok(export)
+            };
+            self.while_awaited(place, extent).await
+        })
+        .await
+    }
+
+    /// Makes the profile of a data set of a project in at most the maximum duration.
+    pub async fn profile(
+        &self,
+        project: &Arc<str>,
+        description: &Description,
+        dataset: AnyDataset,
+        common: Common,
+    ) -> Result<Report> {
+        let (place, name) = (self.place(project).await?, description.name);
+        self.in_time(async {
+            let mut export = Export::fix(&self.db, project, description, dataset, common).await?;
+            let profile = |mut connection: PoolConnection<Postgres>| async move {
+                export.find_extent(&mut connection).await?;
+                export.profile(&mut connection, name).await
+            };
+            Ok(self.while_awaited(place, profile).await?.0)
+        })
+        .await
+    }
+
+    /// Waits for work for at most the maximum duration of an export.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        const LATE: Error = Error::Unavailable("the rows could not be counted in time; ask for fewer rows");
+        tokio::time::timeout(self.longest, work).await.map_err(|_| LATE)?
+    }
+
+    /// Runs statements that may take long, on a connection of their own. If nobody waits for them any more, they are
+    /// canceled, and only then the place is given back.
+    async fn while_awaited<T, S>(
+        &self,
+        place: Place,
+        statements: impl FnOnce(PoolConnection<Postgres>) -> S,
+    ) -> Result<(T, Place)>
+    where
+        T: Send + 'static,
+        S: Future<Output = Result<T>> + Send + 'static,
+    {
+        let mut connection = self.db.acquire().await?;
+        let process = process_of(&mut connection).await?;
+        let (statements, db) = (statements(connection), self.db.clone());
+        let (mut sender, result) = oneshot::channel();
+        tokio::spawn(async move {
+            let mut statements = pin!(statements);
+            tokio::select! {
+                result = &mut statements => {
+                    let _ = sender.send(result.map(|done| (done, place)));
+                    return;
+                }
+                () = sender.closed() => {}
+            }
+            loop {
+                if let Err(error) = cancel(&db, process).await {
+                    tracing::warn!(%error, "the statement of an export could not be canceled");
+                }
+                // Between two statements, nothing was canceled, and another one follows.
+                if tokio::time::timeout(PAUSE, &mut statements).await.is_ok() {
+                    return;
+                }
+            }
+        });
+        while_wanted(result).await.context("the statements did not end")?
     }
 
     /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.

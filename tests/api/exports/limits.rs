@@ -1,6 +1,7 @@
 //! Exports at the same time, and exports that nobody reads.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
@@ -8,11 +9,12 @@ use axum::response::Response;
 use futures_util::future::{Either, join_all, select};
 use http_body_util::BodyExt as _;
 use serde_json::json;
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use super::files::{built, path};
-use super::{CORRECTIONS, TRAINING, rows, solved};
+use super::{CORRECTIONS, TRAINING, rows, solved, splits};
 use crate::support::program::{Limits, Settings};
 use crate::support::{Service, failed, passed, settings};
 
@@ -99,6 +101,28 @@ async fn an_export_that_takes_too_long_is_broken_off_and_gives_its_place_free() 
     // Gets the only place once the slow one has lost it.
     assert_eq!(rows(&service, "/v1/exports/training-pairs?limit=5").await.len(), 5);
     slow.into_body().collect().await.expect_err("it must not look whole");
+}
+
+#[tokio::test]
+async fn an_export_or_a_profile_whose_rows_take_too_long_to_count_is_a_503_and_its_statement_ends() {
+    const SLOW: &str = "
+        create or replace function split_hash(kind text, content text) returns bigint language plpgsql as $$
+            begin perform pg_advisory_xact_lock_shared(1); return 1; end $$";
+    let exports = Limits { longest_export: 1, ..Limits::default() };
+    let service = Service::with(Settings { exports, ..settings() }).await;
+    service.accept(&(0..20).map(splits::log).collect::<Vec<_>>()).await;
+    let [split, profile] =
+        ["", "/profile"].map(|path| format!("{TRAINING}{path}?split=validation&holdout=0.5"));
+    service.get(&split).await.rows();
+    sqlx::raw_sql(SLOW).execute(service.pool()).await.expect("a slow function");
+    let mut holder = service.connection().await;
+    sqlx::query("select pg_advisory_lock(1)").execute(&mut holder).await.expect("a lock");
+    for path in [split, profile] {
+        let refused =
+            timeout(Duration::from_secs(30), service.get(&path)).await.expect("an answer").expect(503);
+        assert_eq!(refused["detail"], "the rows could not be counted in time; ask for fewer rows");
+        service.blocked(0).await;
+    }
 }
 
 #[tokio::test]

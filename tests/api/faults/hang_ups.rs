@@ -86,3 +86,24 @@ async fn the_statement_of_an_export_ends_when_its_reader_is_gone() {
     transaction.commit().await.expect("released");
     service.get(PATH).await.expect(200);
 }
+
+#[tokio::test]
+async fn the_statement_that_counts_the_rows_of_an_export_or_a_profile_ends_when_its_client_hangs_up() {
+    let service = Service::open().await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table attempts in access exclusive mode").await.expect("a lock");
+    let paths = ["?prompt=sent&limit=1", "/profile?prompt=sent"];
+    let paths = paths.map(|path| format!("/v1/exports/training-pairs{path}"));
+    for path in &paths {
+        tokio::select! {
+            answer = service.get(path) => panic!("{}", answer.text()),
+            () = service.blocked(1) => {}
+        }
+        service.blocked(0).await;
+    }
+    transaction.commit().await.expect("released");
+    for path in &paths {
+        service.get(path).await.expect(200);
+    }
+}
