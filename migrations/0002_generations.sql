@@ -71,7 +71,7 @@ comment on column generations.error is 'Why the effort was given up, where the c
 comment on column generations.completed_at is 'Database clock at the write that finalized the log: exports are ordered by it.';
 comment on column generations.rating is 'A reviewer''s verdict: good, acceptable or poor.';
 comment on column generations.corrected_dsl is 'What a reviewer says the program should have been; replaces it in training pairs.';
-comment on column generations.search_keys is 'Hashes of its words, by which similar intents are found; see retrieval/keys.rs.';
+comment on column generations.search_keys is 'Hashes of its words and of the project, by which similar intents are found; see retrieval/keys.rs.';
 comment on column generations.request_hash is 'Of the request that started the log: tells a replay from a conflict.';
 comment on column generations.outcome_hash is 'Of the request that finalized the log, likewise.';
 comment on column generations.pair_hash is 'Of intent and program as exported: finds equal training pairs.';

@@ -114,7 +114,7 @@ create index association_queries_search_keys on association_queries using gin (s
 comment on table association_queries is 'A query that led somewhere. Its id is derived from root and query.';
 comment on column association_queries.root is 'Empty where no root is known.';
 comment on column association_queries.repository is 'The name of the repository that the root is a clone of; see rules/repository.rs.';
-comment on column association_queries.search_keys is 'Hashes of its words, by which similar queries are found; see retrieval/keys.rs.';
+comment on column association_queries.search_keys is 'Hashes of its words and of the project, by which similar queries are found; see retrieval/keys.rs.';
 
 create table associations (
     project      text not null,
@@ -284,7 +284,7 @@ create index touched_files_words on touched_files using gin (words) with (fastup
 comment on table touched_files is 'The files that an agent has read or changed: what hints for other searches in the repository are made of.';
 comment on column touched_files.file_id is 'Derived from repository and path: the same file in every clone.';
 comment on column touched_files.name is 'The key of the last part of the path, in its repository.';
-comment on column touched_files.words is 'The keys of the words of the path, in its repository.';
+comment on column touched_files.words is 'The keys of the project, and of the words of the path, in its repository.';
 comment on column touched_files.turns is 'The numbers of the turns in which the agent touched it, the last 64.';
 comment on column touched_files.identifiers is 'The keys of the identifiers in what the agent read there or wrote, ascending, four bytes each.';
 comment on column touched_files.touched_at is 'When the agent last touched it, by the agent''s clock.';

@@ -35,7 +35,7 @@ comment on column memories.content is 'Null: not kept.';
 comment on column memories.revision is 'How often the content has changed.';
 comment on column memories.root is 'The folder that the memory is about. Nearness to it is preferred; memories of other folders are found too.';
 comment on column memories.code_file is 'The file of source code that it is a piece of, derived from folder and path, if it came with the whole file.';
-comment on column memories.search_keys is 'Hashes of its terms, ascending; see memories/rules/terms.rs. Null: not kept, so it is never found.';
+comment on column memories.search_keys is 'Hashes of the project, and of its terms, ascending; see memories/rules/terms.rs. Null: not kept, so it is never found.';
 comment on column memories.term_counts is 'How often the term of each search key stands in the memory, a byte each, 255 at most.';
 comment on column memories.request_hash is 'Of the request that made the memory: tells a replay from a conflict. Empty: a piece of a file that was changed since.';
 

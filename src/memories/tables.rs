@@ -22,6 +22,7 @@ struct MemoryRow<'a> {
     id: Uuid,
     start: &'a Start,
     indexed: Option<Indexed>,
+    search_keys: Option<String>,
 }
 
 impl<'a> MemoryRow<'a> {
@@ -30,7 +31,8 @@ impl<'a> MemoryRow<'a> {
         let texts = [Some(&*new.content), new.file_path.as_deref(), new.symbol.as_deref()];
         let texts = texts.into_iter().flatten().chain(new.tags.iter().map(String::as_str));
         let indexed = start.keeps_text.then(|| Indexed::of(project, texts));
-        Self { id, start, indexed }
+        let search_keys = indexed.as_ref().map(|indexed| keys::literal(&indexed.search_keys(project)));
+        Self { id, start, indexed, search_keys }
     }
 
     /// Makes the rows of memories. Counting their terms may take a second, in which the other tasks of the thread get their
@@ -75,7 +77,7 @@ columns! {
         "code_file": "uuid" = row.start.code_file,
         "metadata": "jsonb" = FreeForm::or_empty(row.start.new.metadata.as_ref()),
         "created_at": "timestamptz" = row.start.created_at,
-        "search_keys": "text" as "int[]" = row.indexed.as_ref().map(|indexed| keys::literal(&indexed.keys)),
+        "search_keys": "text" as "int[]" = row.search_keys.as_deref(),
         "term_counts": "bytea" = row.indexed.as_ref().map(|indexed| indexed.counts.as_slice()),
         "request_hash": "bytea" = row.start.hash.as_slice(),
     }
@@ -151,7 +153,7 @@ pub(super) async fn change_memory(
         let texts = [Some(content), file_path.as_deref(), symbol.as_deref()];
         Indexed::of(project, texts.into_iter().flatten().chain(tags.iter().map(String::as_str)))
     });
-    let (keys, counts) = indexed.map(|indexed| (indexed.keys, indexed.counts)).unzip();
+    let (keys, counts) = indexed.map(|indexed| (indexed.search_keys(project), indexed.counts)).unzip();
     sqlx::query(SQL)
         .bind(project)
         .bind(id)

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres};
 use uuid::Uuid;
 
 use super::key_plan::{KeyPlan, MOST};
-use super::keys::Key;
+use super::keys::{self, Key};
 use super::sample::Sample;
 use super::samples::Samples;
 use super::{Corpus, Scope, in_scope};
@@ -93,11 +93,15 @@ impl Candidates<'_> {
                 // rows. Because the keys are the result of a subquery, Postgres does not estimate how many rows have
                 // them, but expects one in a hundred and uses the index. An estimate counts every rare key like the
                 // rarest of those in the table's statistics, which for some forty would seem to be most of the table.
+                let of_project = keys::of_project(&scope.project);
                 let rows = format!(
                     "select * from {table}
-                    where project = $1 collate \"C\" and {indexed} and {keys} {having} (select $3::int[]) offset 0"
+                    where project = $1 collate \"C\" and {indexed} and {keys} @> (select ($3::int[])[:{of_all}])
+                        and {keys} {having} (select ($3::int[])[{of_all} + 1:]) offset 0",
+                    of_all = of_project.len()
                 );
-                all_read &= self.add(&mut found, &rows, of_plan, scope, bind).await?;
+                let of_both = [&of_project, &*of_plan].concat();
+                all_read &= self.add(&mut found, &rows, of_both, scope, bind).await?;
             }
         }
         if plan.first_rows && found.len() < ENOUGH

@@ -1,13 +1,17 @@
 //! The keys of a document: hashes of its project with each of its words, with each of its words in its facet, with
 //! each pair of adjacent words, and with the prefix of each longer word. A text without words is its own key.
 //!
-//! One array of integers per row, in one index, is smaller and cheaper to maintain than a text search vector. Because
-//! every key contains the project, no search reads another project's rows. Databases contain the results of
-//! [`of_document`], so a change of the keys needs a migration.
+//! One array of integers per row, in one index, is smaller and cheaper to maintain than a text search vector. Databases
+//! contain the results of [`of_document`], so a change of the keys needs a migration.
+//!
+//! Every key contains the project, but anyone can compute words of one project that have the keys of words of another. So
+//! the array of a row also has the [keys of its project](of_project), which no word has, and a search asks for these as
+//! well. Postgres then skips the rows of other projects in the index, however many have a key of the search.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use sha2::{Digest as _, Sha256};
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Postgres, Type};
@@ -21,14 +25,15 @@ const MOST_WORDS: usize = 100;
 /// the key.
 const PREFIX: usize = 4;
 
-/// A key, as stored in Postgres.
+/// A key, as stored in Postgres. Those of words are not negative, and those of projects are.
 pub type Key = i32;
 
 /// A map from keys. A search counts hundreds of thousands of them, for which the standard library's hash is slow.
 pub type KeyMap<V> = HashMap<Key, V, RandomState>;
 
-/// The keys of a document, as they are read from Postgres. A search reads those of a thousand documents, and sqlx takes
-/// about 30 ns to decode each member of an array, several times as long as comparing it takes.
+/// The keys of a document without those of its project, as they are read from Postgres. A search reads those of a
+/// thousand documents, and sqlx takes about 30 ns to decode each member of an array, several times as long as comparing
+/// it takes.
 #[derive(Debug, Default)]
 pub struct StoredKeys(pub Vec<Key>);
 
@@ -44,15 +49,26 @@ impl Decode<'_, Postgres> for StoredKeys {
         // number and the index of the first. An empty array has no dimension. Before each member is its length.
         let members = value.as_bytes()?.get(20..).unwrap_or_default();
         let key = |member: &[u8; 8]| Key::from_be_bytes([member[4], member[5], member[6], member[7]]);
-        Ok(Self(members.as_chunks().0.iter().map(key).collect()))
+        Ok(Self(members.as_chunks().0.iter().map(key).filter(|key| *key >= 0).collect()))
     }
 }
 
-/// Returns all keys of a document, sorted and without duplicates.
+/// Returns the keys of a project. They have 62 bits of a hash together, so that no other project has both.
+#[must_use]
+pub fn of_project(project: &str) -> [Key; 2] {
+    let hash = Sha256::digest(project);
+    let key = |start: usize| {
+        Key::MIN | Key::from_be_bytes([hash[start], hash[start + 1], hash[start + 2], hash[start + 3]])
+    };
+    [key(0), key(4)]
+}
+
+/// Returns all keys of a document and those of its project, sorted and without duplicates.
 #[must_use]
 pub fn of_document(project: &str, facet: &str, text: &str) -> Vec<Key> {
     let lower = text.to_lowercase();
     let mut keys = of_parts(project, &lower);
+    keys.extend(of_project(project));
     for word in words(&lower).take(MOST_WORDS) {
         keys.extend([of_word(project, None, word), of_word(project, Some(facet), word)]);
     }
@@ -70,7 +86,10 @@ pub fn of_term(project: &str, term: &str) -> Key {
 
 /// Computes keys of terms of one kind in one part of a project, which differ from all others.
 #[derive(Debug, Clone)]
-pub struct Space(crc32fast::Hasher);
+pub struct Space {
+    hash: crc32fast::Hasher,
+    of_project: [Key; 2],
+}
 
 impl Space {
     /// Makes the keys of a kind of terms in a part of a project.
@@ -80,15 +99,21 @@ impl Space {
         for part in [project, "\x1f", kind, "\x1f", part, "\x1f"] {
             hash.update(part.as_bytes());
         }
-        Self(hash)
+        Self { hash, of_project: of_project(project) }
     }
 
     /// Returns the key of a term.
     #[must_use]
     pub fn key(&self, term: &str) -> Key {
-        let mut hash = self.0.clone();
+        let mut hash = self.hash.clone();
         hash.update(term.as_bytes());
-        hash.finalize().cast_signed()
+        finish(hash)
+    }
+
+    /// Returns the keys of the project.
+    #[must_use]
+    pub fn of_project(&self) -> [Key; 2] {
+        self.of_project
     }
 }
 
@@ -143,7 +168,12 @@ fn key(project: &str, kind: &str, parts: &[&str]) -> Key {
     for part in [project, "\x1f", kind, "\x1f"].iter().chain(parts) {
         hash.update(part.as_bytes());
     }
-    hash.finalize().cast_signed()
+    finish(hash)
+}
+
+/// Returns the upper bits of a hash as a key that is not negative.
+fn finish(hash: crc32fast::Hasher) -> Key {
+    (hash.finalize() >> 1).cast_signed()
 }
 
 #[cfg(test)]
@@ -155,7 +185,16 @@ mod tests {
         // Databases contain keys. If this test fails, a migration is needed.
         assert_eq!(
             of_document("default", "cbu", "Create fund"),
-            [-2_094_249_293, -993_012_963, -784_702_140, -398_851_847, 416_434_878, 1_570_039_114]
+            [
+                -1_213_665_599,
+                -837_195_651,
+                208_217_439,
+                785_019_557,
+                1_100_359_001,
+                1_650_977_166,
+                1_755_132_578,
+                1_948_057_724
+            ]
         );
     }
 
@@ -174,5 +213,16 @@ mod tests {
         );
         assert_eq!(by_parts("creaet"), 1);
         assert_eq!(found(of_document("q", "cbu", "Create a hedge fund")), 0);
+    }
+
+    #[test]
+    fn a_document_has_the_keys_of_its_project_which_no_word_has() {
+        let text = (0..1_000).map(|number| format!("w{number}")).collect::<Vec<_>>().join(" ");
+        let keys = of_document("p", "cbu", &text);
+        let negative: Vec<_> = keys.iter().copied().filter(|key| *key < 0).collect();
+        let mut of_project = of_project("p");
+        of_project.sort_unstable();
+        assert_eq!(negative, of_project);
+        assert!(keys.len() > 300);
     }
 }

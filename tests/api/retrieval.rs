@@ -135,3 +135,48 @@ async fn a_text_of_many_rare_words_is_looked_up_in_the_index() {
         .await;
     }
 }
+
+/// Documents of another project with the keys of all words of this one. Words that have them can be computed.
+const COLLIDING: &str = "
+    insert into memories
+        (project, id, source_type, content, importance, created_at, search_keys, term_counts, request_hash)
+    select 'other', md5('memory ' || n)::uuid, 'memory', 'content', 0.5, now(), own.keys, '', ''
+    from generate_series(1, 5000) n,
+        (select array_agg(key) as keys from memories, unnest(search_keys) key where key >= 0) own;
+    insert into generations
+        (project, id, user_intent, domain_name, created_at, success, final_valid_dsl, completed_at, search_keys,
+        request_hash)
+    select 'other', md5('log ' || n)::uuid, 'intent', 'shell', now(), true, '(program)', now(), own.keys, ''
+    from generate_series(1, 5000) n,
+        (select array_agg(key) as keys from generations, unnest(search_keys) key where key >= 0) own";
+
+#[tokio::test]
+async fn a_search_reads_no_documents_of_another_project_that_have_the_same_keys() {
+    let service = Service::open().await;
+    service.project("other").await;
+    let text = "rebuild the quarterly ledger from yesterday's archived journal entries";
+    service.create("/v1/memories", json!({"content": text})).await;
+    let log =
+        json!({"user_intent": text, "domain_name": "shell", "success": true, "final_valid_dsl": "(rebuild)"});
+    service.create("/v1/generations", log).await;
+    sqlx::raw_sql(COLLIDING).execute(service.pool()).await.expect("documents");
+    sqlx::raw_sql("vacuum analyze").execute(service.pool()).await.expect("a vacuum");
+    let found = service.get(&format!("/v1/memories/search?query={}", encoded(text))).await.expect(200);
+    assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{found}");
+    let found = service.get(&format!("/v1/generations/similar?intent={}", encoded(text))).await.expect(200);
+    assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{found}");
+    // A connection counts what it has read in the statistics when it is closed.
+    service.pool().close().await;
+    let mut connection = service.connection().await;
+    for table in ["memories", "generations"] {
+        let mut read = 0;
+        eventually(&format!("{table} are read"), async || {
+            let sql = "select idx_tup_fetch from pg_stat_user_tables where relname = $1";
+            let query = sqlx::query_scalar::<_, i64>(sql).bind(table);
+            read = query.fetch_one(&mut connection).await.expect("statistics");
+            read > 0
+        })
+        .await;
+        assert!(read < 100, "{read} {table}");
+    }
+}

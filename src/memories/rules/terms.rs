@@ -100,6 +100,12 @@ impl Indexed {
         let (keys, counts) = counts.into_iter().unzip();
         Self { keys, counts }
     }
+
+    /// Returns the keys by which the memory is found, with those of its project.
+    #[must_use]
+    pub fn search_keys(&self, project: &str) -> Vec<Key> {
+        [&keys::of_project(project), &*self.keys].concat()
+    }
 }
 
 #[cfg(test)]

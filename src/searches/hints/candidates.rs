@@ -121,7 +121,7 @@ impl<'a> Candidates<'a> {
         const HAVING: &str = "
             select wanted.word, (
                 select count(distinct counted.file_id) from (
-                    select f.file_id from touched_files f where f.project = $1 and f.words @> array[wanted.word] limit $3
+                    select f.file_id from touched_files f where f.project = $1 and f.words @> (wanted.word || $4) limit $3
                 ) counted)
             from unnest($2::int[]) as wanted (word)";
         let files: i64 = sqlx::query_scalar(FILES)
@@ -131,7 +131,7 @@ impl<'a> Candidates<'a> {
             .fetch_one(self.db)
             .await?;
         let query = sqlx::query_as(HAVING).bind(&**self.project).bind(words).bind(MOST_COUNTED);
-        let having: Vec<(Key, i64)> = query.fetch_all(self.db).await?;
+        let having: Vec<(Key, i64)> = query.bind(self.names.of_project()).fetch_all(self.db).await?;
         let count = |count| usize::try_from(count).unwrap_or_default();
         Ok((count(files), having.into_iter().map(|(word, having)| (word, count(having))).collect()))
     }
@@ -166,7 +166,7 @@ impl<'a> Candidates<'a> {
         const SQL: &str = "
             select f.file_id, f.path, bool_or(f.root = $6) from touched_files f
             where f.project = $1 and f.repository = $2 and not f.gone
-                and (f.file_id = any($3) or f.name = any($4) or f.words && $5)
+                and (f.file_id = any($3) or f.name = any($4) or f.words && $5 and f.words @> $8)
             group by f.file_id, f.path order by max(f.touched_at) desc, f.file_id limit $7";
         let mut ids: Vec<_> = together.iter().collect();
         ids.sort_by(|(one, a), (other, b)| b.total_cmp(a).then_with(|| one.cmp(other)));
@@ -180,6 +180,7 @@ impl<'a> Candidates<'a> {
             .bind(words)
             .bind(&self.moment.root)
             .bind(MOST_FILES)
+            .bind(self.names.of_project())
             .fetch_all(self.db)
             .await?;
         for (id, path, same_root) in rows {

@@ -45,6 +45,12 @@ impl Names {
         self.0.key(path.rsplit('/').next().unwrap_or(path))
     }
 
+    /// Returns the keys of the project, which no name has.
+    #[must_use]
+    pub fn of_project(&self) -> [Key; 2] {
+        self.0.of_project()
+    }
+
     /// Returns the keys of the words in a path or query, each once.
     #[must_use]
     pub fn words(&self, text: &str) -> BTreeSet<Key> {

@@ -274,6 +274,13 @@ struct Row<'a> {
     names: Names,
 }
 
+impl Row<'_> {
+    /// Returns the keys of the words of the path, with those of the project.
+    fn words(&self) -> Vec<Key> {
+        self.names.of_project().into_iter().chain(self.names.words(&self.touched.path)).collect()
+    }
+}
+
 columns! {
     /// The columns of a touched file.
     struct Columns<'a>(Row<'a>);
@@ -284,7 +291,7 @@ columns! {
         "root": "text" = &*row.touched.root,
         "path": "text" = row.touched.path.as_str(),
         "name": "int" = row.names.file(&row.touched.path),
-        "words": "text" as "int[]" = keys::literal(&row.names.words(&row.touched.path).into_iter().collect::<Vec<_>>()),
+        "words": "text" as "int[]" = keys::literal(&row.words()),
         "turns": "text" as "int[]" = keys::literal(&row.touched.latest_turns()),
         "identifiers": "bytea" = packed(&row.touched.identifiers),
         "touched_at": "timestamptz" = row.touched.at,
