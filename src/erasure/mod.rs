@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -91,7 +91,7 @@ pub async fn record(
     id: Uuid,
 ) -> Result<Erased> {
     repeat(|| async {
-        let mut transaction = db::begin(db).await?;
+        let mut transaction = begin(db, &tenant.name).await?;
         let mut erased = Erased::default();
         for domain in domains {
             erased.add(domain.erase_record(&mut transaction, &tenant.name, &tenant.rules, id).await?);
@@ -164,8 +164,8 @@ impl<'a> Pieces<'a> {
     async fn erase(&mut self, domain: Domain, what: What<'_>) -> Result<bool> {
         let this = &*self;
         let (erased, more) = repeat(|| async {
-            let mut transaction = db::begin(this.db).await?;
             let (project, rules) = (&*this.tenant.name, &this.tenant.rules);
+            let mut transaction = begin(this.db, project).await?;
             let Piece { erased: counts, more } = match what {
                 What::Session(name) => {
                     domain.erase_session(&mut transaction, project, rules, name, PIECE).await?
@@ -203,6 +203,22 @@ impl<'a> Pieces<'a> {
         let (project, action) = (&self.tenant.name, Action::RecordsErased);
         audit::note_so_far(connection, self.entry, project, self.actor, action, details).await
     }
+}
+
+/// Begins a transaction that erases records of a project.
+pub async fn begin(db: &PgPool, project: &str) -> sqlx::Result<Transaction<'static, Postgres>> {
+    let mut transaction = db::begin(db).await?;
+    alone(&mut transaction, project).await?;
+    Ok(transaction)
+}
+
+/// Waits until no other transaction erases records of the project. What several records refer to, such as a message that two
+/// sends have carried, goes with the last of them, and two erasures at once would each leave it to the other. Only erasures
+/// take this lock, before all other locks that they wait for, so that it is in no deadlock.
+async fn alone(connection: &mut PgConnection, project: &str) -> sqlx::Result<()> {
+    const LOCK: &str = "select pg_advisory_xact_lock(hashtext('gleaner erasures of ' || $1))";
+    sqlx::query(LOCK).bind(project).execute(connection).await?;
+    Ok(())
 }
 
 /// Records an erasure in the audit log.

@@ -74,6 +74,7 @@ impl Retention {
         if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *transaction).await? {
             return Ok(false);
         }
+        super::alone(&mut transaction, project).await?;
         let piece = domain
             .erase_before(&mut transaction, project, &tenant.rules, before, self.most, Learned::Keep)
             .await?;

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 /// Locks the making of snapshots of a project against erasures, and against other snapshots.
 const EXCLUSIVE: &str = "select pg_advisory_xact_lock(hashtext('gleaner snapshots of ' || $1))";
-/// Locks erasures of a project against the making of snapshots. Erasures do not wait for each other.
+/// Locks erasures of a project against the making of snapshots, and not against each other.
 const SHARED: &str = "select pg_advisory_xact_lock_shared(hashtext('gleaner snapshots of ' || $1))";
 
 /// Waits until the erasures in progress have ended, so that a snapshot made afterwards does not contain erased

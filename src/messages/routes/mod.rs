@@ -14,7 +14,6 @@ use uuid::Uuid;
 
 use super::store;
 use crate::auth::{Admin, Caller};
-use crate::db;
 use crate::db::retry::repeat;
 use crate::erasure;
 use crate::error::{Error, Result};
@@ -43,7 +42,7 @@ async fn erase(app: &App, caller: &Caller<Admin>, what: Erased, id: Uuid) -> Res
         Erased::Send => ("sends", "send"),
     };
     let is_erased = repeat(|| async {
-        let mut transaction = db::begin(&app.db).await?;
+        let mut transaction = erasure::begin(&app.db, &caller.project).await?;
         let is_erased = match what {
             Erased::Pair => store::delete_pair(&mut transaction, &caller.project, id).await?,
             Erased::Send => store::delete_send(&mut transaction, &caller.project, id).await?,

@@ -3,6 +3,7 @@
 mod keys;
 mod outage;
 mod passing;
+mod races;
 mod record;
 mod refusals;
 mod trimming;

@@ -1,6 +1,7 @@
 //! Hints: the one file that is worth opening now, by what is known of the session that asks, and mostly none.
 
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 
 use super::{MIDNIGHT, find, weak};
 use crate::support::{Service, assert_whole, column, encoded, with};
@@ -306,6 +307,32 @@ async fn the_path_of_a_hint_is_erased_with_the_last_session_that_has_touched_the
     assert_eq!(hints().await, ["src/auth/session.rs"]);
     service.delete("/v1/sessions/third").await.expect(200);
     assert_eq!(hints().await, NONE);
+}
+
+#[tokio::test]
+async fn the_path_of_a_hint_is_erased_with_the_last_sessions_that_have_touched_the_file_if_they_go_at_once() {
+    let service = Service::open().await;
+    let other = service.another();
+    let steps = vec![reads("/home/jane/app/src/auth/session.rs", "fn expire_session() {}")];
+    let third = Session { name: "third", root: "/home/jane/app", minute: 5, steps };
+    for session in [first(), third, second()] {
+        session.tell(&service).await;
+    }
+    let path = format!("/v1/searches/{}", service.create("/v1/searches", asked()).await);
+    assert_eq!(service.get(&path).await.expect(200)["hints"][0]["path"], "src/auth/session.rs");
+    let mut connection = service.connection().await;
+    let mut holder = connection.begin().await.expect("begins");
+    // An erasure deletes the threads last.
+    holder.execute("lock table agent_threads in share mode").await.expect("locks");
+    let release = async {
+        service.blocked(2).await;
+        holder.commit().await.expect("ends");
+    };
+    let (one, another, ()) =
+        tokio::join!(service.delete("/v1/sessions/first"), other.delete("/v1/sessions/third"), release);
+    one.expect(200);
+    another.expect(200);
+    assert_eq!(service.get(&path).await.expect(200)["hints"], json!([]));
 }
 
 #[tokio::test]
