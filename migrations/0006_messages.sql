@@ -114,7 +114,6 @@ create table sends (
     selected_models        text[] not null,
     measured               boolean[] not null,
     given_pairs            json,
-    history                uuid,
     predicted_history      bigint not null,
     aut                    bigint not null,
     preflight_count        integer not null,
@@ -143,7 +142,6 @@ create index sends_age on sends (project, coalesce(completed_at, created_at));
 create index sends_session on sends (project, session_id, created_at) where session_id is not null;
 create index sends_in_progress on sends (project, model, created_at) where state = 'sending';
 create index sends_lease on sends (lease_until) where state = 'sending';
-create index sends_history on sends (history) where history is not null;
 
 comment on table sends is 'One send: what was predicted to fit, and what became of it. Its calls are rows of send_attempts, its pair is a row of pairs.';
 comment on column sends.max_context is 'The model''s limit as it was at the prediction. Null: not known, as the gateway asks for none.';
@@ -153,7 +151,6 @@ comment on column sends.selected_ids is 'The pairs that were predicted to fit, o
 comment on column sends.selected_revisions is 'Which text of each pair was sent.';
 comment on column sends.measured is 'Whether the size of each pair was measured and not estimated.';
 comment on column sends.given_pairs is 'Pairs that the client sent along instead of naming stored ones.';
-comment on column sends.history is 'Of a send through the gateway: the last of its messages in sent_messages.';
 comment on column sends.preflight_count is 'How many pairs were dropped before the first call; part of trimmed_count.';
 comment on column sends.lease_until is 'When a send that is still sending counts as interrupted.';
 
@@ -186,20 +183,18 @@ create table sent_messages (
     id      uuid not null,
     parent  uuid,
     turn    uuid,
-    content uuid not null,
-    session text,
+    content uuid,
     message json,
-    primary key (id, project)
+    primary key (id, project),
+    foreign key (parent, project) references sent_messages (id, project)
 );
 
-create index sent_messages_session on sent_messages (project, session) where session is not null;
 create index sent_messages_parent on sent_messages (parent);
 create index sent_messages_content on sent_messages (content);
 
-comment on table sent_messages is 'Messages that went through the gateway, each stored once in a session however often it is sent again.';
-comment on column sent_messages.id is 'Keyed hash of the session, the parent and the message.';
-comment on column sent_messages.parent is 'The message before it.';
+comment on table sent_messages is 'Messages that went through the gateway, each stored once in a session however often it is sent again. A row follows the last message of each send: its end. A message is erased with the last row that follows it.';
+comment on column sent_messages.id is 'Keyed hash of the session, the parent and the message. At the end of a send: its id.';
+comment on column sent_messages.parent is 'The message before it. The foreign key locks it, so that a new row never follows one that is being erased. It is looked up by an index without the project: the planner takes a new project to have a single row.';
 comment on column sent_messages.turn is 'The human message that this one is or follows: pairs.turn. Null before the first.';
-comment on column sent_messages.content is 'Keyed hash of the session and the message, by which copies are found that clients send without what came before.';
-comment on column sent_messages.session is 'Erased with the session. Without one, a message goes with the last send that carries it.';
-comment on column sent_messages.message is 'Null: erased with its pair.';
+comment on column sent_messages.content is 'Keyed hash of the session and the message, by which copies are found that clients send without what came before. Null at the end of a send.';
+comment on column sent_messages.message is 'Null: erased with its pair, or the end of a send.';

@@ -57,7 +57,8 @@ pub async fn repeat<T, F: Future<Output = Result<T>>>(transaction: impl Fn() -> 
 }
 
 /// Returns whether a transaction has [`Lost`], or a statement failed because of a deadlock (40P01), a serialization
-/// failure (40001), or a limit on the wait for a lock, if an operator has set one (55P03).
+/// failure (40001), a limit on the wait for a lock, if an operator has set one (55P03), or a foreign key (23503): what a row
+/// refers to was erased meanwhile, or what is erased is referred to meanwhile.
 #[must_use]
 pub fn lost_a_race(error: &sqlx::Error) -> bool {
     if let sqlx::Error::AnyDriverError(cause) = error {
@@ -66,5 +67,5 @@ pub fn lost_a_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)
-        .is_some_and(|code| ["40001", "40P01", "55P03"].contains(&code.as_ref()))
+        .is_some_and(|code| ["23503", "40001", "40P01", "55P03"].contains(&code.as_ref()))
 }

@@ -16,6 +16,7 @@ use crate::auth::keyring::Keyring;
 use crate::background::Rounds;
 use crate::db;
 use crate::db::erased::Learned;
+use crate::db::retry::repeat;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::telemetry::EXPIRED;
@@ -69,16 +70,21 @@ impl Retention {
         let Some(days) = tenant.retention.get(domain) else { return Ok(false) };
         let Some(before) = now.plus(-TimeDelta::days(days.get().into())) else { return Ok(false) };
         let begun = Instant::now();
-        let mut transaction = db::begin(&self.db).await?;
-        // Several servers may share the database, and one at a time is enough.
-        if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *transaction).await? {
-            return Ok(false);
-        }
-        super::alone(&mut transaction, project).await?;
-        let piece = domain
-            .erase_before(&mut transaction, project, &tenant.rules, before, self.most, Learned::Keep)
-            .await?;
-        transaction.commit().await?;
+        let (db, most) = (&self.db, self.most);
+        let piece = repeat(|| async {
+            let mut transaction = db::begin(db).await?;
+            // Several servers may share the database, and one at a time is enough.
+            if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *transaction).await? {
+                return Ok(None);
+            }
+            super::alone(&mut transaction, project).await?;
+            let piece = domain
+                .erase_before(&mut transaction, project, &tenant.rules, before, most, Learned::Keep)
+                .await?;
+            transaction.commit().await?;
+            Ok(Some(piece))
+        });
+        let Some(piece) = piece.await? else { return Ok(false) };
         let (short, long) = PIECE_TIME;
         match begun.elapsed() {
             took if took > long => self.most = (self.most / 2).max(PIECES.0),

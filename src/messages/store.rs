@@ -227,30 +227,37 @@ pub async fn delete_before(
 }
 
 async fn delete_sends(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
-    let sql = "delete from sends where project = $1 and id = any($2) returning history";
-    let histories: Vec<Option<Uuid>> =
-        sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
+    let sql = "delete from sends where project = $1 and id = any($2)";
+    let erased = sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
     let sql = "delete from send_attempts where project = $1 and send_id = any($2)";
     sqlx::query(sql).bind(project).bind(ids).execute(&mut *connection).await?;
-    for last in histories.iter().flatten() {
-        delete_messages(connection, project, *last).await?;
-    }
-    Ok(histories.len() as u64)
+    delete_messages(connection, project, ids).await?;
+    Ok(erased.rows_affected())
 }
 
-/// Erases a message that went through the gateway and the messages before it, unless another send contained them too.
-async fn delete_messages(connection: &mut PgConnection, project: &str, last: Uuid) -> sqlx::Result<()> {
+/// Erases the messages of sends through the gateway that no other send has carried. If one of them is carried once more
+/// meanwhile, the foreign key makes it a lost race.
+async fn delete_messages(connection: &mut PgConnection, project: &str, sends: &[Uuid]) -> sqlx::Result<()> {
+    // From each end of a send, it goes up to where several rows follow the same message, whose turn comes when these are gone.
+    // The planner does not know how few rows that are: without `offset 0`, it may read the whole table for them.
     const SQL: &str = "
-        delete from sent_messages m
-        where m.project = $1 and m.id = $2
-            and not exists (select from sends s where s.project = $1 and s.history = $2)
-            and not exists (select from sent_messages later where later.project = $1 and later.parent = $2)
-        returning parent";
-    let mut next = Some(last);
-    while let Some(id) = next {
-        let parent: Option<Option<Uuid>> =
-            sqlx::query_scalar(SQL).bind(project).bind(id).fetch_optional(&mut *connection).await?;
-        next = parent.flatten();
+        with recursive unused as (
+            select m.id, m.parent from sent_messages m
+            where m.project = $1 and m.id = any($2)
+                and not exists (select from sent_messages next where next.project = $1 and next.parent = m.id)
+            union all
+            select before.id, before.parent from unused cross join lateral (
+                select m.id, m.parent from sent_messages m
+                where m.project = $1 and m.id = unused.parent and not exists (
+                    select from sent_messages next
+                    where next.project = $1 and next.parent = m.id and next.id <> unused.id)
+                offset 0
+            ) before
+        )
+        delete from sent_messages where project = $1 and id = any(array(select id from unused)) returning parent";
+    let mut last: Vec<Option<Uuid>> = sends.iter().copied().map(Some).collect();
+    while !last.is_empty() {
+        last = sqlx::query_scalar(SQL).bind(project).bind(last).fetch_all(&mut *connection).await?;
     }
     Ok(())
 }
@@ -283,8 +290,6 @@ pub async fn delete_session(
     let sends = lock_some(connection, "sends", (project, session), most).await?;
     let pairs = lock_some(connection, "pairs", (project, session), most).await?;
     let sends = delete_sends(connection, project, &sends).await?;
-    let sql = "delete from sent_messages where project = $1 and session = $2";
-    sqlx::query(sql).bind(project).bind(session).execute(&mut *connection).await?;
     let pairs = super::tables::delete_pairs(connection, project, &pairs).await?;
     Ok(Erased { pairs, sends })
 }

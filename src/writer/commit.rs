@@ -4,7 +4,7 @@
 //!
 //! # When a transaction fails
 //!
-//! A deadlock or serialization failure is tried again, five times, after 2 to 32 ms. A lost connection,
+//! A lost race, such as a deadlock, is tried again, five times, after 2 to 32 ms. A lost connection,
 //! or a server that is out of resources or shutting down, is a 503 for every event of the batch. Anything else means that
 //! some row is not acceptable: the events are written again one by one, so that a poisoned one harms no neighbor.
 

@@ -61,7 +61,6 @@ pub struct Row {
     #[sqlx(json(nullable))]
     quota: Option<Quota>,
     reask_of: Option<Uuid>,
-    history: Option<Uuid>,
     generation_id: Option<Uuid>,
     created_at: Timestamp,
     completed_at: Option<Timestamp>,
@@ -75,7 +74,7 @@ const SELECT: &str = "
         s.system, s.system_tokens, s.max_context, s.user_request_allowance, s.max_trim_attempts, s.chars_per_token,
         s.visible_count, s.visible_ids, s.selected_ids, s.selected_revisions, s.selected_tokens, s.selected_models, s.given_pairs,
         s.predicted_history, s.aut, s.preflight_count, s.trimmed_count, s.attempts_used, s.error, s.overflow_matched,
-        s.usage, s.finish_reason, s.quota, s.reask_of, s.history, s.generation_id,
+        s.usage, s.finish_reason, s.quota, s.reask_of, s.generation_id,
         s.created_at, s.completed_at, p.user_text,
         array(select k.id from pairs k where k.project = $1 and k.id = any(s.selected_ids)) as kept_ids
     from sends s left join pairs p on p.project = $1 and p.id = s.pair_id and p.send_id = s.id
@@ -323,7 +322,7 @@ impl Row {
             select message from chain
             where message is not null and (turn = any($3)) is not true order by nth desc";
         let trimmed: Vec<_> = self.selected_ids.iter().take(self.trimmed()).collect();
-        let query = sqlx::query(SQL).bind(project).bind(self.history).bind(trimmed);
+        let query = sqlx::query(SQL).bind(project).bind(self.id).bind(trimmed);
         let kept: Vec<(FreeForm,)> = rows::parts(query, connection, memory).await?;
         let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
         let system = system.map(|text| free_form(&Message { role: "system", content: text.to_owned() }));

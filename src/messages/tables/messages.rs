@@ -8,22 +8,31 @@ use uuid::Uuid;
 use crate::db::insert::{self, columns};
 use crate::messages::passed::SentMessage;
 
-/// A row of a message that went through the gateway.
+/// A row of a message that went through the gateway, or of the end of a send, which keeps the messages before it.
 pub(in crate::messages) struct MessageRow<'a> {
-    pub(in crate::messages) session: Option<&'a str>,
-    pub(in crate::messages) sent: &'a SentMessage,
+    id: Uuid,
+    parent: Option<Uuid>,
+    /// None at the end of a send.
+    sent: Option<&'a SentMessage>,
+}
+
+impl<'a> MessageRow<'a> {
+    /// Makes the rows of what a send carries: its messages, and after the last one its end.
+    pub(in crate::messages) fn of(send: Uuid, messages: &'a [SentMessage]) -> impl Iterator<Item = Self> {
+        let end = messages.last().map(|last| Self { id: send, parent: Some(last.id), sent: None });
+        messages.iter().map(|sent| Self { id: sent.id, parent: sent.parent, sent: Some(sent) }).chain(end)
+    }
 }
 
 columns! {
     /// The columns of a message that went through the gateway.
     pub(super) struct Messages<'a>(MessageRow<'a>);
     |row| {
-        "id": "uuid" = row.sent.id,
-        "parent": "uuid" = row.sent.parent,
-        "turn": "uuid" = row.sent.turn,
-        "content": "uuid" = row.sent.content,
-        "session": "text" = row.session,
-        "message": "text" as "json" = row.sent.message.get(),
+        "id": "uuid" = row.id,
+        "parent": "uuid" = row.parent,
+        "turn": "uuid" = row.sent.and_then(|sent| sent.turn),
+        "content": "uuid" = row.sent.map(|sent| sent.content),
+        "message": "text" as "json" = row.sent.map(|sent| sent.message.get()),
     }
 }
 
@@ -49,13 +58,13 @@ pub(super) async fn unknown_messages<'a>(
     mut messages: Vec<MessageRow<'a>>,
 ) -> sqlx::Result<Vec<MessageRow<'a>>> {
     const KNOWN: &str = "select id from sent_messages where project = $1 and id = any($2)";
-    let bytes: usize = messages.iter().map(|row| row.sent.message.get().len()).sum();
+    let bytes: usize = messages.iter().filter_map(|row| row.sent).map(|sent| sent.message.get().len()).sum();
     if bytes > FEW {
-        let ids: Vec<_> = messages.iter().map(|row| row.sent.id).collect();
+        let ids: Vec<_> = messages.iter().map(|row| row.id).collect();
         let known: Vec<Uuid> =
             sqlx::query_scalar(KNOWN).bind(project).bind(ids).fetch_all(connection).await?;
         let known: HashSet<_> = known.into_iter().collect();
-        messages.retain(|row| !known.contains(&row.sent.id));
+        messages.retain(|row| !known.contains(&row.id));
     }
     Ok(messages)
 }

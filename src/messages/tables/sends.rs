@@ -102,7 +102,6 @@ columns! {
         "preflight_count": "int" = i32::try_from(row.predicted.preflight).unwrap_or(i32::MAX),
         "quota": "jsonb" as "json" = (!row.predicted.quota.is_empty()).then_some(Json(&row.predicted.quota)),
         "reask_of": "uuid" = row.start.new.reask_of,
-        "history": "uuid" = row.passed().and_then(|passed| Some(passed.messages.last()?.id)),
         "generation_id": "uuid" = row.passed().and_then(|passed| passed.generation_id),
         "lease_until": "timestamptz" = row.start.created_at.plus(row.start.lease),
         "created_at": "timestamptz" = row.start.created_at,
@@ -120,7 +119,8 @@ pub(in crate::messages) struct Inserted {
 }
 
 /// Inserts sends, each with its pair, and the messages that they carry through the gateway. It is a single statement, since a
-/// request to the gateway waits for it.
+/// request to the gateway waits for it. The foreign key of messages locks the stored ones that new rows follow. If one of them
+/// is erased meanwhile, that is a lost race, and a repetition inserts it again.
 pub(in crate::messages) async fn insert_sends(
     connection: &mut PgConnection,
     project: &str,

@@ -165,9 +165,8 @@ async fn insert(
     let pairs: Vec<_> = planned.iter().map(Planned::pair).collect();
     let rows: Vec<_> = planned.iter().map(Planned::row).collect();
     let messages = planned.iter().flat_map(|plan| {
-        let session = named(plan.start.new.session_id.as_deref());
-        let messages = plan.start.passed.iter().flat_map(|passed| &passed.messages);
-        messages.map(move |sent| MessageRow { session, sent })
+        let passed = plan.start.passed.as_ref();
+        passed.into_iter().flat_map(|passed| MessageRow::of(plan.id, &passed.messages))
     });
     let inserted = tables::insert_sends(connection, project, &pairs, &rows, messages.collect()).await?;
     let (mut written, mut gone) = (Vec::with_capacity(planned.len()), Vec::new());

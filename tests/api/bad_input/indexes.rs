@@ -141,7 +141,7 @@ const INDEXED: &str = "
     order by 1";
 
 /// How many bytes the longest text of each has.
-const LONGEST: [(&str, i32); 32] = [
+const LONGEST: [(&str, i32); 31] = [
     ("agent_threads.session", 800),
     ("association_queries.repository", 800),
     ("attempts.prompt_template", 800),
@@ -165,7 +165,6 @@ const LONGEST: [(&str, i32); 32] = [
     ("send_attempts.model", 800),
     ("sends.model", 800),
     ("sends.session_id", 800),
-    ("sent_messages.session", 200),
     ("split_texts.domain", 0),
     ("suggestions.session_name", 800),
     ("text_progress.work", 0),
