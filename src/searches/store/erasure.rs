@@ -106,19 +106,16 @@ async fn delete_encounters(
     learned: Learned,
 ) -> Result<()> {
     const HINTS: &str = "
-        delete from search_hints h where h.project = $1 and h.association_id is null
-            and h.file_id in (select f.file_id from touched_files f where f.project = $1 and f.thread_id = any($2))
-            and not exists (
-                select from touched_files other
-                where other.project = $1 and other.file_id = h.file_id and other.thread_id <> all($2))";
+        delete from search_hints h where h.project = $1 and h.association_id is null and h.file_id = any($2)
+            and not exists (select from touched_files f where f.project = $1 and f.file_id = h.file_id)";
+    let sql = "delete from touched_files where project = $1 and thread_id = any($2) returning file_id";
+    let files: Vec<Uuid> =
+        sqlx::query_scalar(sql).bind(project).bind(threads).fetch_all(&mut *connection).await?;
+    let sql = "delete from named_files where project = $1 and thread_id = any($2)";
+    sqlx::query(sql).bind(project).bind(threads).execute(&mut *connection).await?;
     if learned == Learned::Forget {
-        sqlx::query(HINTS).bind(project).bind(threads).execute(&mut *connection).await?;
-    }
-    for sql in [
-        "delete from touched_files where project = $1 and thread_id = any($2)",
-        "delete from named_files where project = $1 and thread_id = any($2)",
-    ] {
-        sqlx::query(sql).bind(project).bind(threads).execute(&mut *connection).await?;
+        // Whoever stores a hint locks a row of its file, so the deletion of these rows has waited for all of their hints.
+        sqlx::query(HINTS).bind(project).bind(files).execute(connection).await?;
     }
     Ok(())
 }

@@ -247,8 +247,14 @@ columns! {
 
 /// The statement that inserts rows of these columns, but for those that are there already.
 fn insertion<C: Columns>(table: &str) -> String {
+    insertion_if::<C>(table, "true")
+}
+
+/// The statement that inserts those rows `new` of these columns that meet a condition, but for those that are there already.
+fn insertion_if<C: Columns>(table: &str, condition: &str) -> String {
     format!(
-        "insert into {table} (project, {names}) select $1, {values} from (select {unnested}) new on conflict do nothing",
+        "insert into {table} (project, {names}) select $1, {values} from (select {unnested}) new
+        where {condition} on conflict do nothing",
         names = insert::names::<C>(),
         values = insert::values::<C>("new"),
         unnested = insert::unnested::<C>(2),
@@ -277,7 +283,15 @@ pub(super) async fn insert_searches(
     searches: &[StartedSearch],
 ) -> sqlx::Result<()> {
     static SEARCHES: LazyLock<String> = LazyLock::new(|| insertion::<Searches>("searches"));
-    static HINTS: LazyLock<String> = LazyLock::new(|| insertion::<Hints>("search_hints"));
+    // A hint was found before. What led to it may have been erased since; otherwise it is locked, and its erasure finds the hint.
+    const STILL_THERE: &str = "
+        case when new.association_id is null
+            then exists (
+                select from touched_files f where f.project = $1 and f.file_id = new.file_id for key share)
+            else exists (
+                select from associations a where a.project = $1 and a.id = new.association_id for key share)
+        end";
+    static HINTS: LazyLock<String> = LazyLock::new(|| insertion_if::<Hints>("search_hints", STILL_THERE));
     let hints = searches.iter().flat_map(|search| search.hints.iter().map(|hint| (search.id, hint)));
     let hints: Vec<_> = hints.collect();
     let searches: Vec<_> = searches.iter().collect();

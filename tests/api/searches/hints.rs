@@ -1,5 +1,7 @@
 //! Hints: the one file that is worth opening now, by what is known of the session that asks, and mostly none.
 
+use std::pin::pin;
+
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 
@@ -333,6 +335,71 @@ async fn the_path_of_a_hint_is_erased_with_the_last_sessions_that_have_touched_t
     one.expect(200);
     another.expect(200);
     assert_eq!(service.get(&path).await.expect(200)["hints"], json!([]));
+}
+
+/// Searches that get a hint, each with the session whose erasure takes the hint away: of a file that it has touched, and of an
+/// association that it has taught.
+async fn hinted(service: &Service) -> [(Value, &'static str); 2] {
+    first().tell(service).await;
+    second().tell(service).await;
+    let taught = with(weak("login button", 0), &json!({"agent_session_id": "taught"}));
+    find(service, taught, &["ui/Login.tsx"]).await;
+    let other = with(asked(), &json!({"query": "login button", "root": "/src/app"}));
+    [(asked(), "first"), (other, "taught")]
+}
+
+#[tokio::test]
+async fn a_hint_whose_file_is_erased_before_the_search_is_stored_is_not_stored() {
+    let service = Service::open().await;
+    for (search, session) in hinted(&service).await {
+        let mut connection = service.connection().await;
+        let mut holder = connection.begin().await.expect("begins");
+        // The hint is found before the search waits for its session.
+        let of_second = "select from agent_threads where session = 'second' for update";
+        holder.execute(of_second).await.expect("locks the thread");
+        let erased = async {
+            service.blocked(1).await;
+            service.delete(&format!("/v1/sessions/{session}")).await.expect(200);
+            holder.commit().await.expect("ends");
+        };
+        let (posted, ()) = tokio::join!(service.post("/v1/searches", &search), erased);
+        let posted = posted.expect(201);
+        assert_eq!(posted["hints"].as_array().map(Vec::len), Some(1), "{posted}");
+        let path = format!("/v1/searches/{}", posted["id"].as_str().expect("an id"));
+        assert_eq!(service.get(&path).await.expect(200)["hints"], json!([]), "{session}");
+    }
+}
+
+#[tokio::test]
+async fn a_hint_that_is_being_stored_while_its_file_is_erased_is_erased_too() {
+    const LATE: &str = "
+        create function wait() returns trigger language plpgsql as $$ begin
+            perform pg_advisory_xact_lock(1);
+            return null;
+        end $$;
+        create constraint trigger late after insert on searches deferrable initially deferred
+            for each row execute function wait()";
+    let service = Service::open().await;
+    let hinted = hinted(&service).await;
+    sqlx::raw_sql(LATE).execute(service.pool()).await.expect("a trigger");
+    for (search, session) in hinted {
+        let mut connection = service.connection().await;
+        let mut holder = connection.begin().await.expect("begins");
+        holder.execute("select pg_advisory_xact_lock(1)").await.expect("locks");
+        let erased = async {
+            service.blocked(1).await;
+            let path = format!("/v1/sessions/{session}");
+            let mut erased = pin!(service.delete(&path));
+            tokio::select! {
+                () = service.blocked(2) => holder.commit().await.expect("ends"),
+                answer = &mut erased => panic!("it does not wait: {}", answer.text()),
+            }
+            erased.await.expect(200);
+        };
+        let (posted, ()) = tokio::join!(service.post("/v1/searches", &search), erased);
+        let path = format!("/v1/searches/{}", posted.expect(201)["id"].as_str().expect("an id"));
+        assert_eq!(service.get(&path).await.expect(200)["hints"], json!([]), "{session}");
+    }
 }
 
 #[tokio::test]
