@@ -38,7 +38,7 @@ pub fn recorder() -> PrometheusHandle {
 /// Counters that have no labels.
 const COUNTERS: [(&str, &str); 8] = [
     ("gleaner_authentication_failures_total", "Requests with a key that is unknown, expired or revoked"),
-    ("gleaner_commit_retries_total", "Transactions repeated because they lost a race against others, as in a deadlock"),
+    ("gleaner_commit_retries_total", "Transactions repeated after a lost race, such as a deadlock"),
     ("gleaner_events_rejected_total", "Lines of batches that were rejected"),
     ("gleaner_replaced_characters_total", "Characters replaced because Postgres cannot store them"),
     ("gleaner_export_bytes_total", "Bytes that exports have sent, before compression"),
