@@ -1,4 +1,4 @@
-//! The bytes of requests that do not say how long they are, which are counted as they come.
+//! The bytes of requests that do not say how long they are, or that are packed, which are counted as they come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,9 @@ struct Received(Arc<OnceLock<Arc<AtomicU64>>>);
 /// Sees to it that the bytes of a request can be counted.
 #[must_use]
 pub fn count(request: Request) -> Request {
-    if length(request.headers()).is_some() || request.body().is_end_stream() {
+    // The length of a packed body is gone once it is unpacked.
+    let is_packed = request.headers().contains_key(header::CONTENT_ENCODING);
+    if length(request.headers()).is_some() && !is_packed || request.body().is_end_stream() {
         return request;
     }
     let received = Received::default();

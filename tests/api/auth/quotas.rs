@@ -1,7 +1,11 @@
 //! Rates and quotas: off unless they are set, for a key and for a project.
 
+use std::io::Write as _;
+
 use axum::body::Body;
 use axum::http::Method;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -162,5 +166,27 @@ async fn a_body_counts_whether_or_not_it_has_a_length_and_a_type() {
         service.send(request.body(Body::from_stream(body)).expect("a request")).await
     };
     send().await.expect(200);
+    send().await.refused(429, &[]);
+}
+
+#[tokio::test]
+async fn a_packed_body_counts_although_its_length_is_that_of_the_packed_one() {
+    let (service, _, [a, _]) = two_projects(json!({"bytes_per_day": 1_000})).await;
+    let mut random = fastrand::Rng::with_seed(1);
+    let intent: String = (0..2_000).map(|_| random.alphanumeric()).collect();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder
+        .write_all(json!({"user_intent": intent, "domain_name": "d"}).to_string().as_bytes())
+        .expect("packs");
+    let packed = encoder.finish().expect("packs");
+    let send = async || {
+        let request = request(Method::POST, LOGS)
+            .header("authorization", format!("Bearer {a}"))
+            .header("content-type", "application/json")
+            .header("content-encoding", "gzip")
+            .header("content-length", packed.len());
+        service.send(request.body(Body::from(packed.clone())).expect("a request")).await
+    };
+    send().await.expect(201);
     send().await.refused(429, &[]);
 }
