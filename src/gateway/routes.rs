@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
@@ -16,6 +15,7 @@ use super::asked::Asked;
 use super::headers::{Options, forwarded, name_key, returned};
 use super::passage::{self, Passage};
 use super::refusal::Errors;
+use super::stream::forward;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, PassedOn, Result};
 use crate::http::clean::{clean_json, values};
@@ -101,7 +101,7 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
         let path = call.path("messages/count_tokens");
         let key = call.options.provider_key.as_ref();
         let answer = while_wanted(app.providers.post(provider, &path, &call.forwarded, key, body)).await;
-        passed_on(answer)
+        passed_on(answer, call.place)
     })
     .await
 }
@@ -127,7 +127,7 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
         let key = call.options.provider_key.as_ref();
         let path = call.path("models");
         let answer = while_wanted(app.providers.get(provider, &path, &call.forwarded, key)).await;
-        passed_on(answer)
+        passed_on(answer, call.place)
     })
     .await
 }
@@ -237,14 +237,15 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
     answer.await.unwrap_or_else(Error::into_response)
 }
 
-/// Returns a provider's response unchanged, without recording anything.
-fn passed_on(answer: reqwest::Result<reqwest::Response>) -> Result<Response> {
+/// Returns a provider's response unchanged, without recording anything. The request keeps its place until the client has the
+/// response.
+fn passed_on(answer: reqwest::Result<reqwest::Response>, place: Place) -> Result<Response> {
     let answer = answer.map_err(|error| passage::bad_gateway(&error))?;
     if passage::leads_elsewhere(answer.status()) {
         return Err(passage::led_elsewhere());
     }
     let (status, headers) = (answer.status(), returned(answer.headers()));
-    let body = Body::from_stream(answer.bytes_stream());
+    let body = forward(answer, place);
     let mut response = (status, headers, body).into_response();
     response.extensions_mut().insert(PassedOn);
     Ok(response)

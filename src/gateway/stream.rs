@@ -14,6 +14,7 @@ use crate::messages::CancelReason;
 use crate::messages::failure::Failure;
 use crate::providers::answer::{Answer, Api};
 use crate::providers::sse::{Events, Pieces};
+use crate::sharing::Place;
 
 /// The number of pieces of an answer that may wait for a slow client.
 const WAITING: usize = 8;
@@ -141,6 +142,36 @@ impl Passing {
     }
 }
 
+/// Makes a body through which the client receives an answer that is not read, at a minimum pace. The place of the request is
+/// kept for as long as the provider is.
+pub(super) fn forward(mut response: reqwest::Response, place: Place) -> Body {
+    let (client, pieces) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        let _place = place;
+        let mut reader = Pace::default();
+        loop {
+            let next = tokio::select! {
+                () = client.closed() => return,
+                next = response.chunk() => next,
+            };
+            match next {
+                Ok(Some(piece)) => {
+                    reader.note(piece.len());
+                    if !reader.wait(&client, Piece::Part(piece)).await {
+                        return;
+                    }
+                }
+                Ok(None) => {
+                    reader.wait(&client, Piece::End).await;
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    });
+    body(pieces)
+}
+
 /// Makes a body of the pieces that are received.
 fn body(mut pieces: mpsc::Receiver<Piece>) -> Body {
     let mut has_ended = false;
@@ -167,6 +198,23 @@ mod tests {
 
     use super::*;
     use crate::providers::sse::tests::kept_open;
+    use crate::sharing::Shares;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_read_keeps_its_place_until_the_client_has_it_or_is_given_up() {
+        let places = Shares::new(1);
+        let answer = |text: &'static str| axum::http::Response::new(reqwest::Body::from(text)).into();
+        let place = || places.try_take(&"p".into(), 1).expect("a place");
+        let body = forward(answer("whole"), place());
+        assert_eq!(places.taken(), 1);
+        assert_eq!(body.collect().await.expect("a whole body").to_bytes(), "whole");
+        places.idle().await;
+        let begun = Instant::now();
+        let _unread = forward(kept_open("data: {}\n\n"), place());
+        places.idle().await;
+        // The provider says something each second, and some of that waits.
+        assert_eq!(begun.elapsed().as_secs(), 60 + WAITING as u64);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_of_an_answer_is_given_up_after_a_minute() {
