@@ -16,6 +16,7 @@ use crate::http::memory::Memory;
 use crate::messages::begun::Begun;
 use crate::messages::failure::{self, Failure};
 use crate::messages::settings::SendSettings;
+use crate::messages::store;
 use crate::messages::{AskedMode, CancelReason, Event, NewSend, tokens_of};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
@@ -179,8 +180,8 @@ impl Record {
         self.keep(events).await
     }
 
-    /// Writes the outcome of the request. Returns whether that succeeded. It is not a failure if the send was ended
-    /// by somebody else meanwhile.
+    /// Writes the outcome of the request. Returns whether that succeeded. It is not a failure if the send was
+    /// cancelled or erased meanwhile.
     async fn keep(&self, events: Vec<domain::Event>) -> bool {
         match self.keeps {
             Keeps::Nothing => return true,
@@ -200,11 +201,16 @@ impl Record {
         let written = self.app.writer.write_all(&self.tenant, events, &self.memory).await;
         for (nth, written) in written.into_iter().enumerate() {
             match written {
-                Err(Error::Conflict(_) | Error::NotFound(_)) if nth == 0 => {}
+                Err(Error::NotFound(_)) if nth == 0 => {}
+                Err(Error::Conflict(_)) if nth == 0 && self.is_cancelled().await? => {}
                 written => drop(written?),
             }
         }
         Ok(())
+    }
+
+    async fn is_cancelled(&self) -> Result<bool> {
+        store::is_cancelled(&self.app.db, &self.tenant.name, self.id).await
     }
 }
 

@@ -18,7 +18,7 @@ use crate::types::{Contained, Timestamp};
 
 mod sends;
 
-pub use sends::{Plan, SendFilter, attempt, get, hash, list, plan};
+pub use sends::{Plan, SendFilter, attempt, get, hash, is_cancelled, list, plan};
 
 /// The columns of a pair `p`, as they are shown.
 const PAIR: &str = "p.id, p.topic_id, p.session_id, p.model, p.user_text, p.assistant_text, p.tool_calls, p.star, p.color_flag,

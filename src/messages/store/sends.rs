@@ -196,6 +196,13 @@ pub async fn plan(
     Ok(Some(Plan { row, texts }))
 }
 
+/// Returns whether a send was cancelled.
+pub async fn is_cancelled(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> Result<bool> {
+    const SQL: &str =
+        "select exists(select from sends where project = $1 and id = $2 and stage = 'cancelled')";
+    Ok(sqlx::query_scalar(SQL).bind(project).bind(id).fetch_one(db).await?)
+}
+
 /// Returns the hash of the request that made a send, or none if there is no such send.
 pub async fn hash(db: impl PgExecutor<'_>, project: &str, id: Uuid) -> Result<Option<Vec<u8>>> {
     let sql = "select request_hash from sends where project = $1 and id = $2";

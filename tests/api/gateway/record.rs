@@ -4,6 +4,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::{CHAT, MESSAGES, begun, call, chat, sent};
+use crate::support::program::interrupt;
 use crate::support::provider;
 use crate::support::{Service, column, request};
 
@@ -218,4 +219,18 @@ async fn a_call_that_somebody_else_has_reported_meanwhile_counts_beside_the_last
     assert_eq!(task.await.expect("an answer").status(), 200);
     let ended = sent(&service).await;
     assert_eq!((&ended["state"], &ended["attempts_used"]), (&json!("complete"), &json!(2)));
+}
+
+#[tokio::test]
+async fn an_answer_to_a_send_that_another_server_took_for_abandoned_is_not_said_to_be_recorded() {
+    let (service, asked) = provider::service().await;
+    let task = begun(&service, &asked, CHAT, &chat("slow", &["x"])).await;
+    interrupt(service.pool(), chrono::TimeDelta::minutes(2)).await.expect("interrupts");
+    asked.go_on.notify_one();
+    let response = task.await.expect("ends");
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["gleaner-recorded"]),
+        (200, &"no".parse().expect("a value"))
+    );
+    assert_eq!(sent(&service).await["stage"], "interrupted");
 }
