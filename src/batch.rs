@@ -202,6 +202,10 @@ impl Taken {
         if let Err(Error::Invalid(errors)) = event {
             errors.truncate(MOST_FIELDS.saturating_sub(self.errors).max(1));
             self.errors += errors.len();
+            // An error repeats what is wrong, in which a byte can take six to be shown.
+            for error in errors {
+                *error = error.brief();
+            }
         }
         let (parts, size) = event.as_ref().map_or((0, 0), Event::parts);
         if parts == 0 {

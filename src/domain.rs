@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::db::erased::{Counts, Learned, Piece};
 use crate::db::receipt::Written;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cut};
 use crate::http::line::Line;
 use crate::privacy::hash_key::HashKey;
 use crate::privacy::kept::Kept;
@@ -252,7 +252,7 @@ pub fn read(project: &str, line: &str, id: Option<Uuid>) -> Result<Event> {
         .or_else(|| memories::event::read(kind, &line).map(|event| event.map(Event::Memory)));
     read.unwrap_or_else(|| {
         Err(match kind {
-            Some(other) => Error::invalid("/event", format!("{other:?} is not the name of an event")),
+            Some(other) => Error::invalid("/event", format!("{:?} is not the name of an event", cut(other))),
             None => Error::invalid("/event", "must name the kind of event"),
         })
     })

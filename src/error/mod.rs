@@ -18,7 +18,7 @@ use crate::db::retry;
 use crate::outage::Outage;
 use crate::recurring;
 
-pub use self::problem::{FieldError, MOST_ERRORS, Problem};
+pub use self::problem::{FieldError, MOST_ERRORS, Problem, cut};
 pub use self::refusals::{Refusals, explain};
 pub use self::refused::{PassedOn, Refused};
 

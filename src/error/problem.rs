@@ -42,7 +42,8 @@ pub struct Problem {
 
 impl FieldError {
     /// Returns the error with what it repeats of the input cut short.
-    pub(super) fn brief(&self) -> Self {
+    #[must_use]
+    pub fn brief(&self) -> Self {
         Self { pointer: cut(&self.pointer).into_owned(), detail: brief(&self.detail) }
     }
 }
@@ -55,7 +56,8 @@ const MOST_QUOTED: usize = 200;
 const MOST_SAID: usize = 1_000;
 
 /// Cuts a text that a client has sent to its first 200 characters.
-pub(super) fn cut(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn cut(text: &str) -> Cow<'_, str> {
     shorten(text, MOST_QUOTED)
 }
 

@@ -223,8 +223,10 @@ fn decode_counted<'de, T: Deserialize<'de>>(json: &'de str) -> Result<(T, usize)
             return Error::Malformed(reason.to_owned());
         }
         let malformed = |error| Error::Malformed(format!("the body is not JSON: {error}"));
-        if let Err(syntax) = serde_json::from_str::<IgnoredAny>(json) {
-            return malformed(if error.is_data() { syntax } else { error });
+        // An error that repeats a value can be six times as long as that, so there is only one at a time.
+        let syntax = Some(error).filter(|error| !error.is_data());
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(json) {
+            return malformed(syntax.unwrap_or(error));
         }
         let mut deserializer = serde_json::Deserializer::from_str(json);
         left.set(Some(MOST_ELEMENTS));
@@ -233,7 +235,7 @@ fn decode_counted<'de, T: Deserialize<'de>>(json: &'de str) -> Result<(T, usize)
                 let path = error.path().clone();
                 field_error(&path, &without_place(&error.into_inner()))
             }
-            Ok(_) => malformed(error),
+            Ok(_) => Error::Malformed("the body cannot be read".to_owned()),
         }
     })?;
     Ok((value, MOST_ELEMENTS - still_left))
