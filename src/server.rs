@@ -42,7 +42,8 @@ pub struct Settings {
     pub exports: stream::Limits,
     /// The settings that apply where a project has none.
     pub defaults: Defaults,
-    /// The memory for the bodies of requests, in MiB.
+    /// The memory for the bodies of requests, in MiB. The events of short ones may take half as much besides while they wait
+    /// to be written.
     pub body_memory: usize,
     /// The maximum number of client connections.
     pub most_connections: usize,
@@ -105,7 +106,8 @@ impl Running {
         let defaults = Defaults { models, ..settings.defaults };
         let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&work));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
-        let (writer, writing) = Writer::start(&writer_db, &db, keyring.reading(), &work);
+        let short = Budget::new((settings.body_memory << 20) / 2);
+        let (writer, writing) = Writer::start(&writer_db, short, &db, keyring.reading(), &work);
         let exports = Exports::new(options, settings.exports, &work);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());

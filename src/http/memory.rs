@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -62,11 +63,19 @@ impl<S: Sync> FromRequestParts<S> for Memory {
     }
 }
 
+/// Memory for what waits to be written.
+#[derive(Debug)]
+pub struct Queued {
+    _place: Option<Place>,
+}
+
 #[derive(Debug)]
 struct Held {
     budget: Budget,
     project: OnceLock<Arc<str>>,
     places: Mutex<Vec<Place>>,
+    /// How many bytes the request has asked memory for, of those for which it needs to hold none.
+    asked: AtomicUsize,
     /// How many bytes of records the request has read.
     read: Mutex<usize>,
     /// How long the request has waited for memory.
@@ -106,6 +115,7 @@ impl Memory {
             budget,
             project: OnceLock::new(),
             places: Mutex::default(),
+            asked: AtomicUsize::default(),
             read: Mutex::default(),
             waited: Mutex::default(),
             entry: Mutex::default(),
@@ -174,6 +184,7 @@ impl Memory {
     /// Holds memory for a body of which `bytes` have come so far: once for the body and once for what is made
     /// of it. Waits a little if other requests hold too much, and is then a 503.
     pub async fn hold(&self, bytes: usize) -> Result<()> {
+        self.0.asked.fetch_max(bytes.min(FREE), Ordering::Relaxed);
         if bytes <= FREE {
             return Ok(());
         }
@@ -194,6 +205,19 @@ impl Memory {
         let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
         self.places().push(taken.ok().ok_or_else(full)?);
         Ok(())
+    }
+
+    /// Takes memory of `waiting` for what waits to be written, however little that is, unless the request holds some anyway.
+    /// Connections do not limit how much waits, because it does so even if its client has gone. Returns none if others hold
+    /// too much.
+    pub fn queue(&self, Budget(waiting): &Budget) -> Option<Queued> {
+        if self.is_held() {
+            return Some(Queued { _place: None });
+        }
+        let project = self.0.project.get_or_init(Arc::default);
+        let units = 1 + 2 * self.0.asked.load(Ordering::Relaxed) / UNIT;
+        let place = waiting.try_take(project, u32::try_from(units).unwrap_or(u32::MAX))?;
+        Some(Queued { _place: Some(place) })
     }
 
     /// Holds memory for so many bytes of a record that is read, besides those that were read before.

@@ -39,7 +39,7 @@ use crate::db::gin;
 use crate::db::receipt::{Receipt, Written};
 use crate::domain::Event;
 use crate::error::Error;
-use crate::http::memory::Memory;
+use crate::http::memory::{Budget, Memory, Queued};
 use crate::outage::Outage;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
@@ -65,6 +65,7 @@ struct Job {
     reply: oneshot::Sender<Vec<Written>>,
     /// What the request holds of the memory for bodies, until its events are written.
     _memory: Memory,
+    _queued: Option<Queued>,
     _room: Place,
 }
 
@@ -73,6 +74,8 @@ struct Job {
 pub struct Writer {
     queue: Arc<Queue<Job>>,
     room: Shares,
+    /// Memory for the events of short requests.
+    waiting: Budget,
     away: Arc<Away>,
     /// Connections for reading, the places of projects at using them, and the turns at working.
     reading: (PgPool, Shares, Arc<Work>),
@@ -100,10 +103,16 @@ impl Tasks {
 }
 
 impl Writer {
-    /// Starts the writers on `db`, a pool of their own. On `others`, at which projects have the places `reading`, there is the
+    /// Starts the writers on `db`, a pool of their own. Events of short requests take memory of `waiting`. On `others`, at which projects have the places `reading`, there is the
     /// upkeep of the GIN indexes, and what events refer to is looked up.
     #[must_use]
-    pub fn start(db: &PgPool, others: &PgPool, reading: &Shares, work: &Arc<Work>) -> (Self, Tasks) {
+    pub fn start(
+        db: &PgPool,
+        waiting: Budget,
+        others: &PgPool,
+        reading: &Shares,
+        work: &Arc<Work>,
+    ) -> (Self, Tasks) {
         let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE, Arc::clone(work)));
         let (stop, stopped) = watch::channel(false);
         let away = Arc::<Away>::default();
@@ -120,7 +129,7 @@ impl Writer {
         handles.push(tokio::spawn(task.run(KeptConnection::new(db.clone()))));
         let room = Shares::new(QUEUE);
         let reading = (others.clone(), reading.clone(), Arc::clone(work));
-        (Self { queue, room, away, reading }, Tasks { stop, handles, tidying })
+        (Self { queue, room, waiting, away, reading }, Tasks { stop, handles, tidying })
     }
 
     /// Writes what the project keeps of one event. Returns once that is committed. The queue keeps `memory`
@@ -231,20 +240,32 @@ impl Writer {
         memory: &Memory,
         may_refuse: bool,
     ) -> Result<Vec<Written>, &'static str> {
+        const FULL: &str = "the queue is full; try again";
         const STOPPING: &str = "the server is stopping; try again";
         if events.is_empty() {
             return Ok(Vec::new());
         }
         let size = u32::try_from(events.len()).unwrap_or(u32::MAX);
         let room = if may_refuse {
-            self.room.try_take(&tenant.name, size).ok_or("the queue is full; try again")?
+            self.room.try_take(&tenant.name, size).ok_or(FULL)?
         } else {
             self.room.take(&tenant.name, size).await
         };
+        let queued = memory.queue(&self.waiting);
+        if queued.is_none() && may_refuse {
+            return Err(FULL);
+        }
         memory.end_turn();
         let weight = events.iter().map(|event| event.weight()).sum();
         let (reply, written) = oneshot::channel();
-        let job = Job { tenant: Arc::clone(tenant), events, reply, _memory: memory.clone(), _room: room };
+        let job = Job {
+            tenant: Arc::clone(tenant),
+            events,
+            reply,
+            _memory: memory.clone(),
+            _queued: queued,
+            _room: room,
+        };
         if !self.queue.push(&tenant.name, weight, job) {
             return Err(STOPPING);
         }

@@ -1,6 +1,7 @@
 //! A full queue, a deadlock and a client that stops sending: nobody is waited for without end.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -130,6 +131,33 @@ async fn a_batch_locks_its_records_in_the_order_of_their_ids_whatever_happens_to
     };
     let (answer, ()) = futures_util::join!(posted, locked);
     assert_eq!(answer.expect(200), json!({"accepted": 2, "duplicates": 0, "rejected": []}));
+}
+
+#[tokio::test]
+async fn short_events_that_wait_take_bounded_memory() {
+    let service = Service::with(Settings { body_memory: 1, ..settings() }).await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table generations in exclusive mode").await.expect("a lock");
+    // Together they take six times the memory of a project.
+    let log = json!({"user_intent": "x".repeat(7_500), "domain_name": "d"});
+    let refused = AtomicUsize::new(0);
+    let posted = join_all((0..100).map(async |_| {
+        let answer = service.post("/v1/generations", &log).await;
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+            assert_eq!(answer.json()["detail"], "the queue is full; try again");
+            refused.fetch_add(1, Ordering::Relaxed);
+        } else {
+            answer.expect(201);
+        }
+    }));
+    let release = async {
+        eventually("some are refused", async || refused.load(Ordering::Relaxed) > 0).await;
+        transaction.commit().await.expect("released");
+    };
+    futures_util::join!(posted, release);
+    assert!(refused.into_inner() < 100);
+    service.post("/v1/generations", &log).await.expect(201);
 }
 
 /// Serves on a port until the sender is dropped.
