@@ -58,6 +58,8 @@ pub struct Settings {
     pub patience: Duration,
     /// The time for which an agent is kept waiting for help without a request.
     pub help_patience: Duration,
+    /// The time without an answer after which a writer asks whether the database still works on what it writes.
+    pub silence: Duration,
     /// Limits on the turns of a project at working beside others.
     pub turns: sharing::Limits,
     /// Whether no key is needed, because only the user who runs the program sends requests.
@@ -77,6 +79,7 @@ impl Default for Settings {
             embedder: None,
             patience: Duration::from_mins(1),
             help_patience: Duration::from_millis(150),
+            silence: Duration::from_secs(10),
             turns: sharing::Limits::default(),
             trusts: false,
         }
@@ -107,7 +110,8 @@ impl Running {
         let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&work));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
         let short = Budget::new((settings.body_memory << 20) / 2);
-        let (writer, writing) = Writer::start(&writer_db, short, &db, keyring.reading(), &work);
+        let (writer, writing) =
+            Writer::start(&writer_db, settings.silence, short, &db, keyring.reading(), &work);
         let exports = Exports::new(options, settings.exports, &work);
         let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());

@@ -73,16 +73,9 @@ impl Away {
             self.begun.notified().await;
         }
         tokio::time::sleep(AGAIN).await;
-        let tried = match connection.get().await {
-            Ok(connection) => sqlx::raw_sql(TRY).execute(connection).await.map(drop),
-            Err(error) => Err(error),
-        };
-        let failed = tried.err().and_then(|error| Some((Outage::of(&error)?, error)));
+        let failed = connection.execute(TRY).await.err().and_then(|error| Some((Outage::of(&error)?, error)));
         match failed {
-            Some((outage, error)) => {
-                self.met(outage, &error);
-                connection.discard();
-            }
+            Some((outage, error)) => self.met(outage, &error),
             // A role that may not create such tables still shows that the database answers and is writable.
             None => self.is_over(),
         }
@@ -101,7 +94,8 @@ mod tests {
     async fn an_idle_writer_tries_again_after_an_outage_that_another_writer_has_met() {
         let away = Away::default();
         let nowhere = PgConnectOptions::new().socket("/nowhere");
-        let mut connection = KeptConnection::new(db::pool(&nowhere, db::WRITER_NAME, 1));
+        let mut connection =
+            KeptConnection::new(db::pool(&nowhere, db::WRITER_NAME, 1), Duration::from_secs(10));
         let mut idle = Box::pin(away.try_again(&mut connection));
         assert!((&mut idle).now_or_never().is_none());
         away.met(Outage::Full, &sqlx::Error::PoolTimedOut);

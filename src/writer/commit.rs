@@ -5,8 +5,10 @@
 //! # When a transaction fails
 //!
 //! A lost race, such as a deadlock, is tried again, five times, after 2 to 32 ms. A lost connection,
-//! or a server that is out of resources or shutting down, is a 503 for every event of the batch. Anything else means that
-//! some row is not acceptable: the events are written again one by one, so that a poisoned one harms no neighbor.
+//! or a server that is out of resources or shutting down, is a 503 for every event of the batch. So is a connection that is
+//! silent while Postgres does not work on what it has sent; however long that takes, it is waited for. Anything else, also a
+//! panic, means that some row is not acceptable: the events are written again one by one, so that a poisoned one harms no
+//! neighbor.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -91,8 +93,8 @@ async fn try_write(
     let mut losses = Losses::default();
     loop {
         let rules = InForce { searches: &tenant.rules, messages: &tenant.messages };
-        let written = domain::write(connection.named(&tenant.name).await?, &tenant.name, rules, events).await;
-        match written {
+        let (own, watch) = connection.named(&tenant.name).await?;
+        match watch.over(domain::write(own, &tenant.name, rules, events)).await {
             Err(error) if losses.again(&error).await => {}
             Err(error) => {
                 connection.discard();

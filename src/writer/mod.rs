@@ -31,6 +31,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use self::away::Away;
 use self::connection::KeptConnection;
@@ -58,6 +59,8 @@ pub const WRITERS: u32 = 3;
 const WRITERS_OF_ONE: usize = 2;
 /// The duration of the first writer's transaction after which another writer joins in.
 const LATE: Duration = Duration::from_millis(3);
+/// How long the writers may take to end once the server is stopping.
+const END: Duration = Duration::from_secs(30);
 
 struct Job {
     tenant: Arc<Tenant>,
@@ -90,24 +93,33 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Accepts no further events, and waits until those accepted are committed or refused.
+    /// Accepts no further events, and waits until those accepted are committed or refused, unless that takes long, for
+    /// example because of a lock in the database. Nobody was told that the others are written.
     pub async fn finish(self) {
         let _ = self.stop.send(true);
         self.tidying.abort();
-        for handle in self.handles {
-            if let Err(error) = handle.await {
-                tracing::error!(%error, "a writer failed");
+        let end = Instant::now() + END;
+        for mut handle in self.handles {
+            match timeout_at(end, &mut handle).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "a writer failed"),
+                Err(_) => {
+                    tracing::warn!("a writer did not end in time and was stopped");
+                    handle.abort();
+                }
             }
         }
     }
 }
 
 impl Writer {
-    /// Starts the writers on `db`, a pool of their own. Events of short requests take memory of `waiting`. On `others`, at which projects have the places `reading`, there is the
-    /// upkeep of the GIN indexes, and what events refer to is looked up.
+    /// Starts the writers on `db`, a pool of their own. If the database is silent for `silence`, they ask whether it still works
+    /// on what they write. Events of short requests take memory of `waiting`. On `others`, at which projects have the places `reading`, there is the upkeep of the GIN indexes, and
+    /// what events refer to is looked up.
     #[must_use]
     pub fn start(
         db: &PgPool,
+        silence: Duration,
         waiting: Budget,
         others: &PgPool,
         reading: &Shares,
@@ -124,9 +136,10 @@ impl Writer {
             written: Arc::default(),
         };
         let tidying = tokio::spawn(gin::run(others.clone(), Arc::clone(&task.written)));
-        let helper = |_| tokio::spawn(task.clone().help(KeptConnection::new(db.clone())));
-        let mut handles: Vec<_> = (1..WRITERS).map(helper).collect();
-        handles.push(tokio::spawn(task.run(KeptConnection::new(db.clone()))));
+        let connection = || KeptConnection::new(db.clone(), silence);
+        let mut handles: Vec<_> =
+            (1..WRITERS).map(|_| tokio::spawn(task.clone().help(connection()))).collect();
+        handles.push(tokio::spawn(task.run(connection())));
         let room = Shares::new(QUEUE);
         let reading = (others.clone(), reading.clone(), Arc::clone(work));
         (Self { queue, room, waiting, away, reading }, Tasks { stop, handles, tidying })
@@ -325,5 +338,20 @@ impl Task {
                 self.written.notify_one();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn writers_that_do_not_end_are_stopped_with_the_server() {
+        let begun = Instant::now();
+        let endless = || tokio::spawn(std::future::pending());
+        let tasks =
+            Tasks { stop: watch::channel(false).0, handles: vec![endless(), endless()], tidying: endless() };
+        tasks.finish().await;
+        assert_eq!(begun.elapsed(), END);
     }
 }

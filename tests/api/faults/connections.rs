@@ -1,9 +1,14 @@
-//! Connections that the database ends while nobody uses them.
+//! Connections to the database that end while nobody uses them, or of which nobody is told that they have ended.
+
+use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::json;
+use sqlx::{Connection as _, Executor as _};
+use uuid::Uuid;
 
-use crate::support::Service;
+use crate::support::program::Settings;
+use crate::support::{Line, Service, eventually, settings};
 
 #[tokio::test]
 async fn a_writer_whose_connection_has_ended_fails_no_more_than_once() {
@@ -24,4 +29,28 @@ async fn a_writer_whose_connection_has_ended_fails_no_more_than_once() {
     let first = post("another").await;
     assert!([201, 503].contains(&first.status.as_u16()), "{}", first.text());
     post("another").await.expect(201);
+}
+
+#[tokio::test]
+async fn a_write_whose_connection_dies_without_a_word_is_given_up_and_one_that_postgres_works_on_is_not() {
+    let whole = Service::open().await;
+    let line = Line::to(&whole.options).await;
+    let silence = Duration::from_secs(2);
+    let service = Service::reached_by(line.options.clone(), Settings { silence, ..settings() });
+    let event =
+        json!({"event": "generation", "id": Uuid::from_u128(1), "user_intent": "i", "domain_name": "d"});
+    let mut other = whole.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table generations in exclusive mode").await.expect("a lock");
+    let lost = async {
+        whole.blocked(1).await;
+        line.lose_writers();
+        transaction.commit().await.expect("released");
+    };
+    let events = [event];
+    let (answer, ()) = futures_util::join!(service.events(&events), lost);
+    assert_eq!(answer.expect(503)["detail"], "the database cannot be reached; try again");
+    // The lost connection has begun to write the event, and Postgres waits ten seconds for it to go on.
+    assert_eq!(service.events(&events).await.expect(200)["accepted"], 1);
+    eventually("the server is ready", async || service.get("/readyz").await.status == 200).await;
 }

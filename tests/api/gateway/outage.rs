@@ -4,65 +4,10 @@ use std::sync::Arc;
 
 use gleaner::projects::FRESH;
 use serde_json::json;
-use sqlx::postgres::PgConnectOptions;
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::watch;
 
 use super::{CHAT, begun, call, chat, sent};
-use crate::support::Service;
 use crate::support::provider::{self, Asked};
-
-/// A way to the database that can be cut.
-struct Line {
-    is_cut: watch::Sender<bool>,
-    options: PgConnectOptions,
-}
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-impl Line {
-    async fn to(options: &PgConnectOptions) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let (is_cut, cut) = watch::channel(false);
-        let target = options.clone();
-        tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let (target, mut cut) = (target.clone(), cut.clone());
-                tokio::spawn(async move {
-                    if *cut.borrow() {
-                        return;
-                    }
-                    let mut far: Box<dyn Stream> = match target.get_socket() {
-                        Some(folder) => {
-                            let socket = folder.join(format!(".s.PGSQL.{}", target.get_port()));
-                            Box::new(UnixStream::connect(socket).await.expect("the database"))
-                        }
-                        None => Box::new(
-                            TcpStream::connect((target.get_host(), target.get_port()))
-                                .await
-                                .expect("the database"),
-                        ),
-                    };
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut near, &mut far) => {}
-                        _ = cut.wait_for(|cut| *cut) => {}
-                    }
-                });
-            }
-        });
-        let by_port = match options.get_socket() {
-            Some(_) => {
-                let database = options.get_database().expect("a database");
-                PgConnectOptions::new_without_pgpass().username(options.get_username()).database(database)
-            }
-            None => options.clone(),
-        };
-        Self { is_cut, options: by_port.host("127.0.0.1").port(port) }
-    }
-}
+use crate::support::{Line, Service};
 
 /// A server that reaches the database of `whole` by a line that can be cut.
 async fn service() -> (Service, Service, Line, Arc<Asked>) {
@@ -76,12 +21,12 @@ async fn service() -> (Service, Service, Line, Arc<Asked>) {
 async fn without_the_database_the_provider_is_not_asked() {
     let (service, whole, line, asked) = service().await;
     call(&service, CHAT, &[], &chat("m", &["x"])).await.expect(200);
-    line.is_cut.send_replace(true);
+    line.cut(true);
     let refused = call(&service, CHAT, &[], &chat("m", &["x"])).await;
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.expect(503)["error"]["type"], "server_error");
     assert_eq!(asked.calls(), 1);
-    line.is_cut.send_replace(false);
+    line.cut(false);
     crate::support::eventually("it is back", async || {
         call(&service, CHAT, &[], &chat("m", &["y"])).await.status == 200
     })
@@ -101,7 +46,7 @@ async fn a_project_may_want_its_requests_to_pass_without_a_record_and_they_are_c
         count.expect("the counter").parse::<u64>().expect("a number")
     };
     let before = count().await;
-    line.is_cut.send_replace(true);
+    line.cut(true);
     for stream in [false, true] {
         let body = crate::support::with(chat("m", &["lost"]), &json!({"stream": stream}));
         let answer = call(&service, CHAT, &[], &body).await;
@@ -117,7 +62,7 @@ async fn a_project_may_want_its_requests_to_pass_without_a_record_and_they_are_c
 async fn an_answer_that_was_paid_for_is_given_although_it_could_not_be_kept() {
     let (service, whole, line, asked) = service().await;
     let task = begun(&service, &asked, CHAT, &chat("slow", &["x"])).await;
-    line.is_cut.send_replace(true);
+    line.cut(true);
     asked.go_on.notify_one();
     let response = task.await.expect("an answer");
     assert_eq!(
