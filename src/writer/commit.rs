@@ -11,7 +11,10 @@
 //! neighbor.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
+
+use futures_util::FutureExt as _;
 
 use super::Job;
 use super::away::Away;
@@ -94,7 +97,7 @@ async fn try_write(
     loop {
         let rules = InForce { searches: &tenant.rules, messages: &tenant.messages };
         let (own, watch) = connection.named(&tenant.name).await?;
-        match watch.over(domain::write(own, &tenant.name, rules, events)).await {
+        match watch.over(caught(domain::write(own, &tenant.name, rules, events))).await {
             Err(error) if losses.again(&error).await => {}
             Err(error) => {
                 connection.discard();
@@ -102,5 +105,25 @@ async fn try_write(
             }
             written => return written,
         }
+    }
+}
+
+/// Makes a panic an error, which is that of the event that causes it and does not end the writer.
+async fn caught<T>(write: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let panicked = |_| Err(sqlx::Error::Encode("writing has panicked".into()));
+    // The connection is discarded, and nothing else is changed before the write ends.
+    AssertUnwindSafe(write).catch_unwind().await.unwrap_or_else(panicked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_the_fault_of_an_event_and_not_of_the_database() {
+        let panics = async { panic!("as a test wants it") };
+        let error = caught::<()>(panics).await.expect_err("it panics");
+        assert_eq!(Outage::of(&error), None);
+        assert_eq!(Error::from(error).status(), 500);
     }
 }
