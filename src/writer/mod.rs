@@ -114,8 +114,8 @@ impl Tasks {
 
 impl Writer {
     /// Starts the writers on `db`, a pool of their own. If the database is silent for `silence`, they ask whether it still works
-    /// on what they write. Events of short requests take memory of `waiting`. On `others`, at which projects have the places `reading`, there is the upkeep of the GIN indexes, and
-    /// what events refer to is looked up.
+    /// on what they write. Events of short requests take memory of `waiting`. On `others`, at which projects have the places
+    /// `reading`, there is the upkeep of the GIN indexes, and what events refer to is looked up.
     #[must_use]
     pub fn start(
         db: &PgPool,
