@@ -28,6 +28,7 @@ create table keys (
 );
 
 create index keys_prefix on keys (prefix);
+create index keys_list on keys (project, created_at desc, id desc);
 
 comment on table keys is 'API keys. The secret itself is never stored. While this table is empty the service is open on loopback.';
 comment on column keys.prefix is 'First twelve characters of the key: finds it, and lets a person recognize it.';

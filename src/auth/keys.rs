@@ -1,15 +1,18 @@
 //! API keys: what a key allows, how one is made, and how keys are stored.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, Checks};
 use crate::types::Timestamp;
 
@@ -84,6 +87,12 @@ impl ApiKey {
     }
 }
 
+impl Listed for ApiKey {
+    fn sort_key(&self) -> (Timestamp, String) {
+        (self.created_at, self.id.to_string())
+    }
+}
+
 /// A request for a new key.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -98,7 +107,7 @@ pub struct NewKey {
     /// The key's name, of at most 200 characters.
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
-    /// The key's scopes, at least one of `write`, `read`, `admin` and `operator`.
+    /// The key's scopes, at least one of `write`, `read`, `admin` and `operator`, and each only once.
     #[schema(min_items = 1)]
     pub scopes: Vec<Scope>,
     /// When the key expires. By default, it never expires.
@@ -113,6 +122,8 @@ impl Check for NewKey {
     fn check(&self, checks: &mut Checks) {
         checks.name("name", Some(&self.name));
         checks.require(!self.scopes.is_empty(), "scopes", "must not be empty");
+        let different: HashSet<_> = self.scopes.iter().collect();
+        checks.require(different.len() == self.scopes.len(), "scopes", "must not name a scope twice");
         let rate = self.requests_per_second.is_none_or(|rate| (1..=1_000_000).contains(&rate));
         checks.require(rate, "requests_per_second", "must be 1 to 1000000");
     }
@@ -163,8 +174,16 @@ pub async fn by_prefix(db: impl PgExecutor<'_>, prefix: &str) -> Result<Vec<ApiK
     Ok(sqlx::query_as("select * from keys where prefix = $1").bind(prefix).fetch_all(db).await?)
 }
 
-/// Lists the keys of a project, or of all projects if none is given, newest first.
-pub async fn list(db: impl PgExecutor<'_>, project: Option<&str>) -> Result<Vec<ApiKey>> {
+/// Returns a page of the keys of a project, newest first.
+pub async fn page(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) -> Result<Page<ApiKey>> {
+    let mut query = QueryBuilder::<Postgres>::new("select * from keys where project = ");
+    query.push_bind(project.to_owned());
+    page.push(&mut query, "created_at", "id", "uuid")?;
+    page.read(&mut query, db).await
+}
+
+/// Returns all keys of a project, or of all projects if none is given, newest first.
+pub async fn all(db: impl PgExecutor<'_>, project: Option<&str>) -> Result<Vec<ApiKey>> {
     let sql = "select * from keys where $1::text is null or project = $1 order by created_at desc, id desc";
     Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
 }

@@ -16,6 +16,7 @@ use super::{Admin, Caller};
 use crate::audit::{self, Action};
 use crate::db;
 use crate::error::{Error, Refusals, Result};
+use crate::http::page::{List, NoFilter, Page, PageParams};
 use crate::http::{ById, Json, Path};
 use crate::projects;
 use crate::state::App;
@@ -71,19 +72,14 @@ async fn create_key(
     Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
 }
 
-/// The keys of a project.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ApiKeyList)]
-struct Keys {
-    /// The keys, newest first, without their secrets.
-    data: Vec<ApiKey>,
-}
+/// One page of keys.
+type KeyPage = Page<ApiKey>;
 
-/// Lists the project's keys, including revoked ones.
-#[utoipa::path(get, path = "/v1/keys", tag = "keys",
-    responses((status = 200, description = "The keys, without their secrets", body = Keys), Refusals))]
-async fn list_keys(State(app): State<App>, caller: Caller<Admin>) -> Result<axum::Json<Keys>> {
-    Ok(axum::Json(Keys { data: keys::list(&app.db, Some(&caller.project)).await? }))
+/// Lists the project's keys, including revoked ones, newest first.
+#[utoipa::path(get, path = "/v1/keys", tag = "keys", params(PageParams),
+    responses((status = 200, description = "A page of keys, without their secrets", body = KeyPage), Refusals))]
+async fn list_keys(State(app): State<App>, caller: Caller<Admin>, list: List<NoFilter>) -> Result<KeyPage> {
+    keys::page(&app.db, &caller.project, &list.page).await
 }
 
 /// Revokes a key. This takes effect immediately on this server, and within five seconds on other servers of the same

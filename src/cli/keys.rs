@@ -17,6 +17,7 @@ use crate::audit;
 use crate::auth::Actor;
 use crate::auth::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
 use crate::db;
+use crate::http::Checks;
 use crate::projects;
 use crate::types::Timestamp;
 
@@ -98,10 +99,11 @@ struct Made {
     row: ApiKey,
 }
 
-/// The keys that a server lists.
+/// A page of the list of keys.
 #[derive(Deserialize)]
-struct Listed {
+struct Page {
     data: Vec<ApiKey>,
+    next_cursor: Option<String>,
 }
 
 impl Keys {
@@ -125,9 +127,17 @@ impl Action {
                 show(&key, &row)
             }
             Self::List { project } => {
-                let answer = client.call(Method::GET, "/v1/keys", project.as_deref());
-                let Listed { data } = client.json(&client.accepted(answer)?)?;
-                list(&data)
+                let (mut all, mut cursor) = (Vec::new(), String::new());
+                loop {
+                    let path = format!("/v1/keys?limit=500{cursor}");
+                    let answer = client.accepted(client.call(Method::GET, &path, project.as_deref()))?;
+                    let Page { data, next_cursor } = client.json(&answer)?;
+                    all.extend(data);
+                    match next_cursor {
+                        Some(next) => cursor = format!("&cursor={next}"),
+                        None => return list(&all),
+                    }
+                }
             }
             Self::Rotate { id, old_expires_at, expires_at } => {
                 let body = serde_json::to_vec(&Rotation { old_expires_at, expires_at })?;
@@ -151,9 +161,15 @@ impl Action {
                     projects::store::exists(&db, &project).await?,
                     "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
-                ensure!((1..=200).contains(&name.chars().count()), "the name must have 1 to 200 characters");
                 let secret = Secret::random()?;
-                let new = NewKey { id: None, project: None, name, scopes, expires_at, requests_per_second };
+                let new = Checks::of(NewKey {
+                    id: None,
+                    project: None,
+                    name,
+                    scopes,
+                    expires_at,
+                    requests_per_second,
+                })?;
                 let mut transaction = db::begin(&db).await?;
                 let row = keys::insert(&mut transaction, &project, &new, &secret).await?;
                 let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
@@ -161,7 +177,7 @@ impl Action {
                 transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
-            Self::List { project } => list(&keys::list(&db, project.as_deref()).await?)?,
+            Self::List { project } => list(&keys::all(&db, project.as_deref()).await?)?,
             Self::Rotate { id, old_expires_at, expires_at } => {
                 let secret = Secret::random()?;
                 let mut transaction = db::begin(&db).await?;

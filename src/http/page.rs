@@ -79,6 +79,13 @@ pub struct List<F> {
     pub page: PageRequest,
 }
 
+/// The filter of a list that has none.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoFilter {}
+
+impl Check for NoFilter {}
+
 /// The page of a list that a client asks for.
 #[derive(Debug)]
 pub struct PageRequest {

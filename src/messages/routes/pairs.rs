@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -11,9 +10,9 @@ use super::{Erased, erase};
 use crate::auth::{Admin, Caller, Read};
 use crate::error::{Error, Refusals, Result};
 use crate::http::memory::Memory;
-use crate::http::page::{List, Page, PageParams};
+use crate::http::page::{List, NoFilter, Page, PageParams};
 use crate::http::reply::{Changed, Created, Prefer};
-use crate::http::{ById, Check, Json, Path};
+use crate::http::{ById, Json, Path};
 use crate::messages::store::{self, ListFilter, Topic};
 use crate::messages::{Event, NewPair, Pair, PairChange};
 use crate::state::App;
@@ -104,13 +103,6 @@ async fn delete_pair(
 ) -> Result<StatusCode> {
     erase(&app, &caller, Erased::Pair, id).await
 }
-
-/// The filter of a list that has none.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoFilter {}
-
-impl Check for NoFilter {}
 
 /// One page of topics.
 type TopicPage = Page<Topic>;

@@ -169,6 +169,35 @@ async fn keys_are_listed_without_their_secrets_and_stored_only_as_hashes() {
 }
 
 #[tokio::test]
+async fn a_key_names_each_of_its_scopes_once() {
+    let (service, operator) = Service::closed().await;
+    let make = async |scopes: Value| {
+        let body = json!({"name": "k", "scopes": scopes});
+        call(&service, &operator, Method::POST, "/v1/keys", Some(body)).await
+    };
+    make(json!(["read", "write", "read"])).await.refused(422, &["/scopes"]);
+    make(json!(vec!["operator"; 20_000])).await.refused(422, &["/scopes"]);
+    make(json!(["operator", "admin", "write", "read"])).await.expect(201);
+}
+
+#[tokio::test]
+async fn keys_are_listed_in_pages() {
+    let (service, operator) = Service::closed().await;
+    for name in ["second", "third"] {
+        make(&service, &operator, json!({"name": name})).await;
+    }
+    let (mut names, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/keys?limit=2{cursor}");
+        let page = call(&service, &operator, Method::GET, &path, None).await.expect(200);
+        names.push(column(page["data"].as_array().expect("data"), "name"));
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(names, [vec!["third", "second"], vec!["first"]]);
+}
+
+#[tokio::test]
 async fn nobody_revokes_a_key_that_they_could_not_have_made() {
     let (service, operator) = Service::closed().await;
     let (admin, _) = make(&service, &operator, json!({"scopes": ["admin", "read"]})).await;
