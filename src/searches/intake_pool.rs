@@ -35,15 +35,23 @@ pub struct IntakePool {
     underway: Arc<Underway>,
 }
 
-/// The hook reports that are being processed, each with its project and a number that is greater than those before it.
+/// The hook reports that are being processed.
 #[derive(Debug, Default)]
 struct Underway {
-    numbers: Mutex<(u64, BTreeSet<(Arc<str>, u64)>)>,
+    numbers: Mutex<Numbers>,
     ended: Notify,
 }
 
+/// The numbers of hook reports, each of which is greater than those before it.
+#[derive(Debug, Default)]
+struct Numbers {
+    next: u64,
+    /// The reports that are being processed, with their projects.
+    taken: BTreeSet<(Arc<str>, u64)>,
+}
+
 impl Underway {
-    fn numbers(&self) -> MutexGuard<'_, (u64, BTreeSet<(Arc<str>, u64)>)> {
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -58,7 +66,7 @@ pub struct Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        self.underway.numbers().1.remove(&self.name);
+        self.underway.numbers().taken.remove(&self.name);
         self.underway.ended.notify_waiters();
     }
 }
@@ -87,9 +95,9 @@ impl IntakePool {
     pub fn report(&self, project: &Arc<str>) -> Option<Report> {
         let place = self.reports.try_take(project, 1)?;
         let mut numbers = self.underway.numbers();
-        let name = (Arc::clone(project), numbers.0);
-        numbers.0 += 1;
-        numbers.1.insert(name.clone());
+        let name = (Arc::clone(project), numbers.next);
+        numbers.next += 1;
+        numbers.taken.insert(name.clone());
         Some(Report { name, underway: Arc::clone(&self.underway), _place: place })
     }
 
@@ -97,13 +105,13 @@ impl IntakePool {
     /// have said. Their senders may have got their answers before.
     pub async fn earlier_reports(&self, project: &Arc<str>) -> Result<()> {
         const LATE: &str = "reports of hooks are still being stored; send the request again";
-        let next = self.underway.numbers().0;
+        let next = self.underway.numbers().next;
         let all = async {
             loop {
                 let mut ended = pin!(self.underway.ended.notified());
                 ended.as_mut().enable();
                 let earlier = (Arc::clone(project), 0)..(Arc::clone(project), next);
-                if self.underway.numbers().1.range(earlier).next().is_none() {
+                if self.underway.numbers().taken.range(earlier).next().is_none() {
                     return;
                 }
                 while_wanted(ended).await;

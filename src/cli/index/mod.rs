@@ -155,15 +155,15 @@ impl Index {
 
 fn say(done: &Done) -> String {
     let Done { files, unread, sent, gone, added, unchanged, removed } = done;
-    let mut said = format!(
-        "{files} files: {sent} sent, {gone} gone; {added} pieces added, {unchanged} unchanged, {removed} removed"
-    );
-    if *unread > 0 {
-        said += &format!(
+    let unread = match unread {
+        0 => String::new(),
+        _ => format!(
             "; {unread} files and folders could not be read, so nothing of a missing file was removed"
-        );
-    }
-    said
+        ),
+    };
+    format!(
+        "{files} files: {sent} sent, {gone} gone; {added} pieces added, {unchanged} unchanged, {removed} removed{unread}"
+    )
 }
 
 /// Searches the folder once, and sends what has changed.
