@@ -3,22 +3,46 @@
 use futures_util::{Stream, TryStreamExt as _};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{FromRow, PgExecutor, Postgres, Row as _};
+use sqlx::{FromRow, PgExecutor, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 
-/// The maximum number of bytes of the parts of one record that an answer shows.
+/// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
 const MOST: usize = 32 << 20;
 
-/// The most bytes that the records of an answer have together, unless there is only one.
+/// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
 const MOST_OF_RECORDS: usize = 16 << 20;
 
 /// Returns how many bytes the values of a row have.
 #[must_use]
+pub fn length(row: &PgRow) -> usize {
+    values(row).map(|(_, bytes)| bytes.len()).sum()
+}
+
+/// Returns about how many bytes the values of a row have when they are written as JSON.
+#[must_use]
 pub fn size(row: &PgRow) -> usize {
-    let bytes = |column| row.try_get_raw(column).ok()?.as_bytes().ok().map(<[u8]>::len);
-    (0..row.len()).filter_map(bytes).sum()
+    values(row).map(|(is_json, bytes)| bytes.len() + if is_json { 0 } else { escapes(bytes) }).sum()
+}
+
+/// Returns the values of a row, each with whether it is JSON already.
+fn values(row: &PgRow) -> impl Iterator<Item = (bool, &[u8])> {
+    (0..row.len()).filter_map(|column| {
+        let value = row.try_get_raw(column).ok()?;
+        let is_json = matches!(value.type_info().name(), "JSON" | "JSONB");
+        Some((is_json, value.as_bytes().ok()?))
+    })
+}
+
+/// Returns how many bytes longer a text is as JSON, because some of its characters are escaped.
+fn escapes(text: &[u8]) -> usize {
+    let more = |byte: &u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    text.iter().map(more).sum()
 }
 
 /// Reads a record, and holds memory for it. Returns none if there is none.
@@ -38,7 +62,7 @@ where
 }
 
 /// Reads the parts of one record, or whatever else is shown as a whole, and holds memory for them. Those that have more
-/// than 32 MiB together are refused: no answer holds them.
+/// than 32 MiB of JSON together are refused: no answer holds them.
 pub async fn parts<R>(
     query: Query<'_, Postgres, PgArguments>,
     db: impl PgExecutor<'_>,
@@ -54,7 +78,7 @@ where
         bytes += size;
         if bytes > MOST {
             return Err(Error::TooLarge(format!(
-                "the record has more than {MOST} bytes, which is more than an answer shows"
+                "the record has more than {MOST} bytes as JSON, which is more than an answer shows"
             )));
         }
         memory.hold_more(size).await?;
@@ -85,4 +109,19 @@ where
         records.push(R::from_row(&row)?);
     }
     Ok((records, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_is_counted_as_long_as_it_is_as_json(text in "[\\x00-\\x7f]*|.*") {
+            let written = serde_json::to_string(&text).expect("JSON");
+            prop_assert_eq!(text.len() + escapes(text.as_bytes()) + 2, written.len());
+        }
+    }
 }

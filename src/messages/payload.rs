@@ -10,12 +10,12 @@ use crate::error::Result;
 use crate::http::memory::Memory;
 
 /// A message as models take it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Message {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Message<'a> {
     /// `system`, `user` or `assistant`.
     pub role: &'static str,
     /// The text.
-    pub content: String,
+    pub content: &'a str,
 }
 
 /// Returns the messages of a call: the system message, the messages of the pairs in order, and the new message. Blank
@@ -25,15 +25,15 @@ pub fn messages<'a>(
     system: Option<&'a str>,
     pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
     user: Option<&'a str>,
-) -> Vec<Message> {
+) -> Vec<Message<'a>> {
     let pairs = pairs.into_iter().flat_map(|(user, answer)| [("user", Some(user)), ("assistant", answer)]);
     [("system", system)]
         .into_iter()
         .chain(pairs)
         .chain([("user", user)])
         .filter_map(|(role, text)| {
-            let text = text.filter(|text| !text.trim().is_empty())?;
-            Some(Message { role, content: text.to_owned() })
+            let content = text.filter(|text| !text.trim().is_empty())?;
+            Some(Message { role, content })
         })
         .collect()
 }

@@ -1,12 +1,13 @@
 //! Performs a send: calls the provider, and drops the oldest pair when the provider reports that the context is too
 //! long.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -24,7 +25,7 @@ use crate::http::pace::Pace;
 use crate::projects::Tenant;
 use crate::providers::answer::{Answer, Api, MOST_ANSWER};
 use crate::providers::sse::{Events, Pieces};
-use crate::providers::{Kind as ProviderKind, Provider, Providers};
+use crate::providers::{Kind as ProviderKind, Providers};
 use crate::state::App;
 use crate::types::FreeForm;
 
@@ -178,7 +179,7 @@ impl Script {
         }
     }
 
-    fn messages(&self) -> Vec<Message> {
+    fn messages(&self) -> Vec<Message<'_>> {
         let left = self.pairs.iter().skip(self.trimming.trimmed).filter_map(|(_, texts)| texts.as_ref());
         let left = left.map(|(user, answer)| (user.as_str(), answer.as_deref()));
         messages(self.system.as_deref(), left, self.user.as_deref())
@@ -287,8 +288,13 @@ impl Script {
             let message = format!("no provider has the model {:?}", self.model);
             return Some(Err(with_meaning(own(Kind::ModelNotFound, &message))));
         };
-        let body = body(provider, model, &self.messages(), listener.is_some());
-        let room = Room { project, memory, own: body.len() };
+        let messages = self.messages();
+        let body = Body::of(provider.kind, model, &messages, listener.is_some());
+        let room = Room { project, memory, own: body.length() };
+        if let Err(failure) = room.hold(0).await {
+            return Some(Err(failure));
+        }
+        let body = body.written(room.own);
         let sent = providers.post(provider, provider.api().path(), &HeaderMap::new(), None, body).await;
         let called = match sent {
             Ok(response) => read(provider.api(), response, room, listener).await?,
@@ -391,24 +397,64 @@ async fn stream(
     }
 }
 
-/// Returns the body of a call.
-fn body(provider: &Provider, model: &str, messages: &[Message], stream: bool) -> Bytes {
-    let mut body = match provider.kind {
-        ProviderKind::Openai => json!({"model": model, "messages": messages}),
-        ProviderKind::Anthropic => {
-            let (system, rest): (Vec<_>, Vec<_>) =
-                messages.iter().partition(|message| message.role == "system");
-            let mut body = json!({"model": model, "max_tokens": MOST_OUTPUT, "messages": rest});
-            if let [system] = system.as_slice() {
-                body["system"] = system.content.clone().into();
+/// The body of a call.
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'a str>,
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stream: bool,
+}
+
+impl<'a> Body<'a> {
+    fn of(kind: ProviderKind, model: &'a str, messages: &[Message<'a>], stream: bool) -> Self {
+        let messages = messages.iter().copied();
+        match kind {
+            ProviderKind::Openai => {
+                Self { model, max_tokens: None, system: None, messages: messages.collect(), stream }
             }
-            body
+            ProviderKind::Anthropic => {
+                let (system, messages) = messages.partition::<Vec<_>, _>(|message| message.role == "system");
+                let system = system.first().map(|system| system.content);
+                Self { model, max_tokens: Some(MOST_OUTPUT), system, messages, stream }
+            }
         }
-    };
-    if stream {
-        body["stream"] = Value::Bool(true);
     }
-    body.to_string().into()
+
+    /// Returns how many bytes it has as JSON.
+    fn length(&self) -> usize {
+        let mut length = Length(0);
+        serde_json::to_writer(&mut length, self).expect(WRITES);
+        length.0
+    }
+
+    /// Returns its JSON, which has so many bytes.
+    fn written(&self, length: usize) -> Bytes {
+        let mut json = Vec::with_capacity(length);
+        serde_json::to_writer(&mut json, self).expect(WRITES);
+        json.into()
+    }
+}
+
+/// Texts can be written as JSON, and memory takes whatever is written.
+const WRITES: &str = "texts are written to memory";
+
+/// Counts what is written.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns the failure that a provider's response describes.

@@ -1,6 +1,7 @@
 //! The endpoints that compute something and store nothing: predictions and the classification of errors.
 
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -78,7 +79,7 @@ impl Check for NewPrediction {
 
 /// The message pairs that fit into a model's context.
 #[derive(Debug, Serialize, ToSchema)]
-struct Prediction {
+struct Prediction<'a> {
     /// The model. Null if only its limit was given.
     model: Option<String>,
     /// The pairs that fit, the oldest first. They do not depend on the new message.
@@ -89,7 +90,7 @@ struct Prediction {
     included_tokens: Vec<i64>,
     /// The messages of the first call.
     #[schema(value_type = Vec<crate::types::FreeForm>)]
-    messages: Vec<Message>,
+    messages: Vec<Message<'a>>,
     /// The limits that the prediction used.
     budget: SendBudget,
     /// The model's limit in tokens: the smaller of its context window and its tokens per minute.
@@ -142,7 +143,7 @@ async fn predict_context(
     caller: Caller<Read>,
     memory: Memory,
     Json(mut new): Json<NewPrediction>,
-) -> Result<axum::Json<Prediction>> {
+) -> Result<Response> {
     // The names in a filter are compared with stored ones.
     (new.visible, _) = caller.tenant.redacted(new.visible).await;
     let mut connection = app.db.acquire().await?;
@@ -174,11 +175,11 @@ async fn predict_context(
         given.or_else(stored).map(|(user, answer)| (user.as_str(), answer.as_deref()))
     });
     let messages = payload::messages(new.system.as_deref(), pairs, new.user_text.as_deref());
-    Ok(axum::Json(Prediction::of(&predicted, messages)))
+    Ok(axum::Json(Prediction::of(&predicted, messages)).into_response())
 }
 
-impl Prediction {
-    fn of(predicted: &Predicted, messages: Vec<Message>) -> Self {
+impl<'a> Prediction<'a> {
+    fn of(predicted: &Predicted, messages: Vec<Message<'a>>) -> Self {
         let boundary = predicted.boundary();
         let ids = |pairs: &[Candidate]| pairs.iter().map(|pair| pair.id.clone()).collect();
         let budget = predicted.budget;

@@ -277,12 +277,12 @@ impl Row {
     }
 
     /// Returns the messages of a call from which so many of the oldest pairs are left out.
-    pub(in crate::messages) fn call(
-        &self,
-        texts: &Texts,
+    pub(in crate::messages) fn call<'a>(
+        &'a self,
+        texts: &'a Texts,
         trimmed: usize,
-        user: Option<&str>,
-    ) -> Vec<Message> {
+        user: Option<&'a str>,
+    ) -> Vec<Message<'a>> {
         let system = self.system.as_deref();
         if let Some(given) = &self.given_pairs {
             let pairs = given.iter().skip(trimmed);
@@ -332,7 +332,7 @@ impl Row {
         let query = sqlx::query(SQL).bind(project).bind(self.id).bind(trimmed);
         let kept: Vec<(FreeForm,)> = rows::parts(query, connection, memory).await?;
         let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
-        let system = system.map(|text| free_form(&Message { role: "system", content: text.to_owned() }));
+        let system = system.map(|text| free_form(&Message { role: "system", content: text }));
         Ok(system.transpose()?.into_iter().chain(kept.into_iter().map(|(message,)| message)).collect())
     }
 

@@ -147,7 +147,7 @@ async fn a_record_that_is_larger_than_an_answer_is_not_shown_but_written() {
     let problem = service.get(&log_path).await.refused(413, &[]);
     assert_eq!(
         problem["detail"],
-        "the record has more than 33554432 bytes, which is more than an answer shows"
+        "the record has more than 33554432 bytes as JSON, which is more than an answer shows"
     );
     let ended = service.post(&format!("{log_path}/finalize"), &json!({"success": false})).await;
     assert_eq!((ended.status.as_u16(), ended.header("preference-applied")), (200, Some("return=minimal")));

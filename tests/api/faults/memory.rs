@@ -69,7 +69,7 @@ async fn the_worst_of_each_kind_at_once_takes_bounded_memory_and_holds_up_nobody
 }
 
 /// Sends a request, and reads the status of its answer. None if the connection was closed without one.
-async fn exchange(address: &str, head: &str, body: &[u8]) -> Option<u16> {
+pub(super) async fn exchange(address: &str, head: &str, body: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     let head =
         format!("{head}\r\nHost: {address}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());

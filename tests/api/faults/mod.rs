@@ -7,6 +7,7 @@ mod disk;
 mod fault;
 mod hang_ups;
 mod kills;
+mod large;
 mod load;
 mod memory;
 mod shim;

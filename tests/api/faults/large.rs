@@ -1,0 +1,134 @@
+//! Records and calls that are as large as they may be, of which many are asked for at once: what is made of them takes no
+//! more than the memory that requests share.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::routing::post;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use super::memory::exchange;
+use crate::support::eventually;
+use crate::support::server::{Server, folder};
+
+/// The address space of the server in KiB.
+const ADDRESS_SPACE: u64 = 3 << 20;
+
+/// A server with so many MiB for bodies, and a providers file.
+fn start(folder: &TempDir, body_memory: u64, file: &str) -> Server {
+    let providers = folder.path().join("providers.toml");
+    fs::write(&providers, file).expect("a file");
+    let body_memory = body_memory.to_string();
+    let providers = providers.to_str().expect("a path");
+    let arguments = ["--body-memory", &body_memory, "--log", "off", "--providers-file", providers];
+    Server::start_within(folder, ADDRESS_SPACE, &arguments)
+}
+
+/// Asserts that a server with so many MiB for bodies has really used little more.
+#[track_caller]
+fn assert_bounded(server: &Server, body_memory: u64, what: &str) {
+    let used = server.peak();
+    assert!(used < (body_memory + 200) << 10, "with {what}, the server has used {used} KiB");
+}
+
+async fn send(address: &str, project: &str, method: &str, path: &str, body: &Value) -> Option<u16> {
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nContent-Type: application/json\r\nGleaner-Project: {project}");
+    exchange(address, &head, body.to_string().as_bytes()).await
+}
+
+/// Makes pairs of a topic with the same message.
+async fn pairs(address: &str, project: &str, topic: &str, count: usize, text: &str) {
+    for _ in 0..count {
+        let pair = json!({"topic_id": topic, "user_text": text, "assistant_text": "a"});
+        assert_eq!(send(address, project, "POST", "/v1/pairs", &pair).await, Some(201));
+    }
+}
+
+/// A provider that reads requests and does not answer them. Returns its file, and the number of requests that have come.
+async fn silent_provider() -> (String, Arc<AtomicUsize>) {
+    let came = Arc::new(AtomicUsize::new(0));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let never = async |State(came): State<Arc<AtomicUsize>>, body: Bytes| {
+        drop(body);
+        came.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<()>().await;
+    };
+    let router = Router::new()
+        .route("/v1/chat/completions", post(never))
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .with_state(Arc::clone(&came));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let file = format!(
+        "[[providers]]\nname = \"open\"\nkind = \"openai\"\nbase_url = \"http://{address}/v1\"
+        [[providers.models]]\nname = \"m\"\ncontext_window = 1000000000\n"
+    );
+    (file, came)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_records_and_calls_at_once_take_bounded_memory() {
+    let folder = folder();
+    let (file, came) = silent_provider().await;
+    let server = start(&folder, 128, &file);
+    let address = &server.address;
+    // Six bytes of JSON each.
+    let text = "\u{1}".repeat(320_000) + "a";
+    pairs(address, "default", "many", 40, &text).await;
+    pairs(address, "default", "some", 12, &text).await;
+    let all = async |times: usize, path: &str, statuses: &[u16]| {
+        let head = format!("GET {path} HTTP/1.1");
+        let sent = join_all((0..times).map(|_| exchange(address, &head, b""))).await;
+        assert!(sent.iter().flatten().all(|status| statuses.contains(status)), "{sent:?}");
+    };
+    all(12, "/v1/pairs?limit=500", &[200, 503]).await;
+    assert_bounded(&server, 128, "lists of pairs");
+
+    let asks = |mode: &str, topic: &str| json!({"mode": mode, "model": "m", "user_text": "q", "visible": {"filter": {"topic_id": topic}}});
+    for (topic, statuses) in [("some", [200, 503]), ("many", [413, 503])] {
+        let (status, made) = server.post("/v1/sends", &asks("record", topic)).await;
+        assert!([201, 413].contains(&status.as_u16()), "{status} {made}");
+        let (_, sends) = server.get("/v1/sends?limit=1").await;
+        let id = sends["data"][0]["id"].as_str().expect("an id");
+        all(8, &format!("/v1/sends/{id}"), &statuses).await;
+        assert_bounded(&server, 128, "sends");
+    }
+
+    calls(&server, &came, 8, "/v1/sends", asks("execute", "some")).await;
+    assert_bounded(&server, 128, "calls");
+}
+
+/// Asks several times at once for calls of a silent provider. Whoever asks either reaches it or is answered that there is no
+/// memory.
+async fn calls(server: &Server, came: &AtomicUsize, times: usize, path: &'static str, body: Value) {
+    let sending = async || {
+        let (_, sends) = server.get("/v1/sends?state=sending").await;
+        sends["data"].as_array().map(Vec::len)
+    };
+    let recorded = sending().await;
+    let (answered, before) = (Arc::new(AtomicUsize::new(0)), came.load(Ordering::Relaxed));
+    let call = |_| {
+        let (address, answered, body) = (server.address.clone(), Arc::clone(&answered), body.clone());
+        tokio::spawn(async move {
+            send(&address, "default", "POST", path, &body).await;
+            answered.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    let calls: Vec<_> = (0..times).map(call).collect();
+    eventually("all were called or answered", async || {
+        let called = came.load(Ordering::Relaxed) - before;
+        called + answered.load(Ordering::Relaxed) == times && called > 0
+    })
+    .await;
+    // A client that is gone cancels its call.
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    eventually("no call is left", async || sending().await == recorded).await;
+}
