@@ -19,7 +19,7 @@ use anyhow::{anyhow, bail};
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, SqlSafeStr, Transaction};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
 
 use crate::error::{Error, Result};
 use crate::outage::Outage;
@@ -51,6 +51,11 @@ const REST: Duration = Duration::from_secs(1);
 
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// Returns the number of the process of Postgres that serves a connection.
+pub async fn process_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
+    sqlx::query_scalar("select pg_backend_pid()").fetch_one(connection).await
+}
 
 /// Makes a pool of at most `size` connections with the application name `name`. It connects when first used.
 #[must_use]

@@ -60,7 +60,7 @@ use clap::Args;
 use futures_util::TryStreamExt as _;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{PgConnection, PgPool, Postgres};
+use sqlx::{PgPool, Postgres};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
@@ -121,7 +121,7 @@ impl Export {
     async fn send_page(&mut self, db: &PgPool, reader: &mut Reader) -> anyhow::Result<Progress> {
         let mut query = self.next_page("")?;
         let mut connection = db.acquire().await?;
-        let process = process_of(&mut connection).await?;
+        let process = db::process_of(&mut connection).await?;
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
         let mut chunk = Vec::with_capacity(CHUNK * 2);
@@ -156,11 +156,6 @@ impl Export {
         }
         Ok(if count == PAGE { Progress::More } else { Progress::Done })
     }
-}
-
-/// Returns the process of a connection, whose statements can be canceled by it.
-async fn process_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
-    sqlx::query_scalar("select pg_backend_pid()").fetch_one(connection).await
 }
 
 /// Cancels the statement of a process, if it has one.
@@ -317,7 +312,7 @@ impl Exports {
         S: Future<Output = Result<T>> + Send + 'static,
     {
         let mut connection = self.db.acquire().await?;
-        let process = process_of(&mut connection).await?;
+        let process = db::process_of(&mut connection).await?;
         let (statements, db) = (statements(connection), self.db.clone());
         let (mut sender, result) = oneshot::channel();
         tokio::spawn(async move {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 
-use crate::db::writer_name;
+use crate::db::{process_of, writer_name};
 
 /// A writer's connection and when it was last used. It is kept between batches because a test of every connection costs a
 /// round trip.
@@ -87,7 +87,7 @@ impl KeptConnection {
             return Ok(kept);
         }
         let mut connection = db.acquire().await?.detach();
-        let process = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
+        let process = process_of(&mut connection).await?;
         Ok(Kept { connection, process, used: Instant::now(), project: None })
     }
 
