@@ -84,6 +84,11 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .before_acquire(|connection, state| {
             Box::pin(async move { Ok(state.idle_for < REST || connection.ping().await.is_ok()) })
         })
+        // A connection keeps the room for the longest row that it has read and the longest statement that it has sent.
+        .after_release(|connection, _| {
+            connection.shrink_buffers();
+            Box::pin(async { Ok(true) })
+        })
         // Every request waits while the database is away, and what becomes of it is told elsewhere.
         .acquire_slow_level(log::LevelFilter::Debug)
         .connect_lazy_with(options)

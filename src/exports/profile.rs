@@ -18,7 +18,9 @@ use utoipa::ToSchema;
 use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
+use super::stream::long;
 use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::types::Timestamp;
 
 /// The number of rows from which on a sample of about this size is read.
@@ -201,6 +203,7 @@ impl Export {
         mut self,
         connection: &mut PgConnection,
         dataset: &'static str,
+        memory: &Memory,
     ) -> Result<Report> {
         let rows = self.count(connection).await?;
         if rows > MOST_ROWS {
@@ -216,8 +219,12 @@ impl Export {
             let mut query = self.next_page("")?;
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
-            let mut count = 0;
+            let (mut count, mut waiting) = (0, None);
             while let Some(row) = page.try_next().await? {
+                waiting = long(&row).filter(|bytes| !memory.try_hold(*bytes));
+                if waiting.is_some() {
+                    break;
+                }
                 self.write(&row, &mut line, Some(&mut profile))?;
                 profile.measure(line.len());
                 line.clear();
@@ -225,6 +232,11 @@ impl Export {
             }
             drop(page);
             self.confirm(connection).await?;
+            if let Some(bytes) = waiting {
+                // The next page begins with this row.
+                memory.hold(bytes).await?;
+                continue;
+            }
             if count < PAGE || profile.rows >= MOST_SAMPLED {
                 break;
             }

@@ -227,8 +227,9 @@ async fn profile(app: &App, caller: &Caller<Read>, entry: &Entry, request: Reque
     let (dataset, mut common) = parameters.read(entry)?;
     let told = entry.formats().find(|format| *format != Format::Raw);
     common.format = common.format.or(told);
-    Memory::of(&parts.extensions).leave();
-    app.exports.profile(&caller.project, &entry.description, dataset, common).await
+    let memory = Memory::of(&parts.extensions);
+    memory.leave();
+    app.exports.profile(&caller.project, &entry.description, dataset, common, &memory).await
 }
 
 /// The data sets of a project.
@@ -262,14 +263,15 @@ async fn export(
     let (parameters, _) = caller.tenant.redacted(Parameters::of(&parts)).await;
     let (dataset, common) = parameters.read(entry)?;
     // The export itself takes turns.
-    Memory::of(&parts.extensions).leave();
+    let memory = Memory::of(&parts.extensions);
+    memory.leave();
     let (export, place) = app.exports.prepare(&caller.project, &entry.description, dataset, common).await?;
     let as_of = export.as_of().to_string();
     let next_cursor = export.next_cursor.clone();
     let dropped = export.dropped;
     let own = export.media_type();
     let (sender, mut chunks) = mpsc::channel(4);
-    tokio::spawn(app.exports.clone().run(export, sender, place));
+    tokio::spawn(app.exports.clone().run(export, sender, place, memory));
     let media_type = match (zipped, own) {
         (true, _) => "application/gzip",
         (false, Some(own)) => own,

@@ -16,7 +16,9 @@
 //!
 //! 3. **Pages** (`Export::run`) have 5,000 rows in the order of their keys. Each is a statement with its own
 //!    snapshot, so that vacuum can proceed. Rows are read one by one, written as JSON in Rust, and sent in chunks of
-//!    64 KiB through a channel that holds four of them. An export needs no more memory than that. Building the JSON
+//!    64 KiB through a channel that holds four of them. An export needs no more memory than that, except for a long row, for
+//!    which it holds some of the memory that requests share. If there is none, it forgets the row, ends the statement, waits,
+//!    and begins the next page with that row. Building the JSON
 //!    in SQL is slower: 178 MB/s for `COPY (SELECT json …)` against 420 MB/s. Exports have their own connections, four
 //!    for each project unless it is configured otherwise, and wait five seconds for one. A reader that reads nothing
 //!    for a minute is disconnected, so that slow readers do not delay others. While other projects send requests, the
@@ -57,21 +59,23 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
-use futures_util::TryStreamExt as _;
+use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{PgPool, Postgres};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::Description;
 use super::datasets::AnyDataset;
 use super::export::{Export, PAGE};
 use super::params::Common;
 use super::profile::Report;
-use crate::db::{self, EXPORT_NAME};
+use crate::db::{self, EXPORT_NAME, rows};
 use crate::error::{Error, Result};
-use crate::http::pace::Pace;
+use crate::http::memory::Memory;
+use crate::http::pace::{Pace, STALL};
 use crate::sharing::{Kind, Place, Shares, Turn, Work, while_wanted};
 
 /// The time that an export waits for others to end.
@@ -84,6 +88,11 @@ const MOST_DOWNLOADS: usize = 16;
 /// The number of bytes that are sent at a time.
 pub(super) const CHUNK: usize = 64 << 10;
 
+/// The number of exports that wait for a row at the same time.
+const ARRIVING: usize = 2;
+/// The time within which a row usually comes.
+const SOON: Duration = Duration::from_secs(1);
+
 /// How an export continues after a page.
 #[derive(PartialEq, Eq)]
 enum Progress {
@@ -91,17 +100,37 @@ enum Progress {
     Done,
     /// The reader is gone.
     Abandoned,
+    /// The next row has so many bytes, for which there is no memory now.
+    Waiting(usize),
+}
+
+/// Where the reading of a page ends.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// At its last row.
+    Last,
+    /// Where the reader was gone.
+    Gone,
+    /// Before a row of so many bytes, for which there was no memory.
+    Long(usize),
 }
 
 impl Export {
     /// Sends the rows to `out` as chunks of lines, and an empty chunk at the end. If `out` closes without an empty
     /// chunk, the export was interrupted and must not look complete. It ends early if the reader is gone. The
-    /// `turns` and the `permit` are given back before the reader sees the end.
-    pub async fn run<P>(mut self, db: PgPool, out: mpsc::Sender<Bytes>, turns: Option<Turns>, permit: P) {
+    /// `turns` and the `permit` are given back before the reader sees the end. The export holds `memory` for each long row.
+    pub async fn run<P>(
+        mut self,
+        db: PgPool,
+        out: mpsc::Sender<Bytes>,
+        turns: Option<Turns>,
+        permit: P,
+        memory: Memory,
+    ) {
         let mut reader = Reader::new(out, turns);
         loop {
             reader.begin().await;
-            match self.send_page(&db, &mut reader).await {
+            match self.send_page(&db, &mut reader, &memory).await {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => {
                     reader.pause();
@@ -110,6 +139,17 @@ impl Export {
                     return;
                 }
                 Ok(Progress::Abandoned) => return,
+                Ok(Progress::Waiting(bytes)) => {
+                    reader.pause();
+                    let held = tokio::select! {
+                        held = memory.hold_late(bytes, STALL) => held,
+                        () = reader.out.closed() => return,
+                    };
+                    if let Err(error) = held {
+                        tracing::warn!(%error, bytes, "an export was interrupted at a long row");
+                        return;
+                    }
+                }
                 Err(error) => {
                     tracing::error!(cause = format!("{error:#}"), "an export was interrupted");
                     return;
@@ -118,7 +158,13 @@ impl Export {
         }
     }
 
-    async fn send_page(&mut self, db: &PgPool, reader: &mut Reader) -> anyhow::Result<Progress> {
+    /// Sends the rows of a page. If there is no memory for a long row, nothing is kept of it, and the next page begins with it.
+    async fn send_page(
+        &mut self,
+        db: &PgPool,
+        reader: &mut Reader,
+        memory: &Memory,
+    ) -> anyhow::Result<Progress> {
         let mut query = self.next_page("")?;
         let mut connection = db.acquire().await?;
         let process = db::process_of(&mut connection).await?;
@@ -129,24 +175,37 @@ impl Export {
         let mut count = 0;
         let out = reader.out.clone();
         let mut gone = pin!(out.closed());
-        let is_read = loop {
+        let end = loop {
             let row = tokio::select! {
                 biased;
-                row = rows.try_next() => row?,
-                () = &mut gone => break false,
+                row = reader.await_row(&mut rows) => row?,
+                () = &mut gone => break End::Gone,
             };
-            let Some(row) = row else { break true };
+            let Some(row) = row else { break End::Last };
+            let long = long(&row);
+            if let Some(bytes) = long {
+                if !memory.try_hold(bytes) {
+                    break End::Long(bytes);
+                }
+                chunk.reserve_exact(bytes / 2);
+            }
             self.write(&row, &mut chunk, None)?;
+            drop(row);
             count += 1;
             if chunk.len() >= CHUNK && !reader.take(&mut chunk).await {
-                break false;
+                break End::Gone;
+            }
+            if long.is_some() {
+                memory.give_back();
             }
         };
-        if !is_read {
+        if end != End::Last {
             reader.pause();
             cancel(db, process).await?;
             // The connection can be used again, and the place given back, when the statement has ended.
             while let Ok(Some(_)) = rows.try_next().await {}
+        }
+        if end == End::Gone {
             return Ok(Progress::Abandoned);
         }
         drop(rows);
@@ -154,7 +213,11 @@ impl Export {
         if !chunk.is_empty() && !reader.take(&mut chunk).await {
             return Ok(Progress::Abandoned);
         }
-        Ok(if count == PAGE { Progress::More } else { Progress::Done })
+        Ok(match end {
+            End::Long(bytes) => Progress::Waiting(bytes),
+            _ if count == PAGE => Progress::More,
+            _ => Progress::Done,
+        })
     }
 }
 
@@ -162,6 +225,12 @@ impl Export {
 async fn cancel(db: &PgPool, process: i32) -> sqlx::Result<()> {
     sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
     Ok(())
+}
+
+/// Returns how many bytes a row needs memory for, if it is so long that it needs memory of its own: as many as it has as JSON,
+/// which is held twice over, and as many for the connection, which keeps the room that it has taken for the row.
+pub(super) fn long(row: &PgRow) -> Option<usize> {
+    (rows::length(row) > CHUNK).then(|| 2 * rows::size(row))
 }
 
 /// The connections reserved for exports, so that slow readers do not delay others.
@@ -188,14 +257,17 @@ pub struct Exports {
     /// The downloads of snapshots in progress.
     downloads: Shares,
     work: Arc<Work>,
+    /// The places of exports that wait for a row.
+    arriving: Arc<Semaphore>,
 }
 
-/// The turns of an export at working.
+/// The turns of an export at working, and its place among those that wait for a row.
 #[derive(Debug)]
 pub struct Turns {
     work: Arc<Work>,
     project: Arc<str>,
     turn: Option<Turn>,
+    arriving: Arc<Semaphore>,
 }
 
 impl Turns {
@@ -240,6 +312,7 @@ impl Exports {
             places,
             downloads: Shares::new(MOST_DOWNLOADS),
             work: Arc::clone(work),
+            arriving: Arc::new(Semaphore::new(ARRIVING)),
         }
     }
 
@@ -281,13 +354,14 @@ impl Exports {
         description: &Description,
         dataset: AnyDataset,
         common: Common,
+        memory: &Memory,
     ) -> Result<Report> {
-        let (place, name) = (self.place(project).await?, description.name);
+        let (place, name, memory) = (self.place(project).await?, description.name, memory.clone());
         self.in_time(async {
             let mut export = Export::fix(&self.db, project, description, dataset, common).await?;
             let profile = |mut connection: PoolConnection<Postgres>| async move {
                 export.find_extent(&mut connection).await?;
-                export.profile(&mut connection, name).await
+                export.profile(&mut connection, name, &memory).await
             };
             Ok(self.while_awaited(place, profile).await?.0)
         })
@@ -297,7 +371,7 @@ impl Exports {
     /// Waits for work for at most the maximum duration of an export.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         const LATE: Error = Error::Unavailable("the rows could not be counted in time; ask for fewer rows");
-        tokio::time::timeout(self.longest, work).await.map_err(|_| LATE)?
+        timeout(self.longest, work).await.map_err(|_| LATE)?
     }
 
     /// Runs statements that may take long, on a connection of their own. If nobody waits for them any more, they are
@@ -329,7 +403,7 @@ impl Exports {
                     tracing::warn!(%error, "the statement of an export could not be canceled");
                 }
                 // Between two statements, nothing was canceled, and another one follows.
-                if tokio::time::timeout(PAUSE, &mut statements).await.is_ok() {
+                if timeout(PAUSE, &mut statements).await.is_ok() {
                     return;
                 }
             }
@@ -338,9 +412,10 @@ impl Exports {
     }
 
     /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.
-    pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place) {
+    pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place, memory: Memory) {
         let turns = self.turns(&export.project);
-        if tokio::time::timeout(self.longest, export.run(self.db, out, Some(turns), place)).await.is_err() {
+        let run = export.run(self.db, out, Some(turns), place, memory);
+        if timeout(self.longest, run).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
     }
@@ -348,14 +423,15 @@ impl Exports {
     /// Returns the turns at work of an export of a project.
     #[must_use]
     pub fn turns(&self, project: &str) -> Turns {
-        Turns { work: Arc::clone(&self.work), project: project.into(), turn: None }
+        let arriving = Arc::clone(&self.arriving);
+        Turns { work: Arc::clone(&self.work), project: project.into(), turn: None, arriving }
     }
 
     /// Takes a place for an export of a project, and waits for a short time if there is none, because an export whose
     /// reader is gone soon releases its place. A project gets only a part of all places, so that its readers cannot
     /// block those of other projects.
     pub async fn place(&self, project: &Arc<str>) -> Result<Place> {
-        let place = tokio::time::timeout(PATIENCE, self.places.take(project, 1)).await;
+        let place = timeout(PATIENCE, self.places.take(project, 1)).await;
         let taken = || Error::Unavailable("the maximum number of exports is in progress; try again");
         place.map_err(|_| taken())
     }
@@ -363,7 +439,7 @@ impl Exports {
     /// Takes a place for the download of a snapshot, in the same way. Readers of Parquet request several parts of a
     /// file at once.
     pub async fn download(&self, project: &Arc<str>) -> Result<Place> {
-        let place = tokio::time::timeout(PATIENCE, self.downloads.take(project, 1)).await;
+        let place = timeout(PATIENCE, self.downloads.take(project, 1)).await;
         let taken = || Error::Unavailable("the maximum number of downloads is in progress; try again");
         place.map_err(|_| taken())
     }
@@ -432,6 +508,24 @@ impl Reader {
         }
     }
 
+    /// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and none that
+    /// waits for long keeps others from it.
+    async fn await_row(
+        &self,
+        rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+    ) -> sqlx::Result<Option<PgRow>> {
+        if let Some(row) = rows.try_next().now_or_never() {
+            return row;
+        }
+        if let Some(turns) = &self.turns {
+            let _place = turns.arriving.acquire().await;
+            if let Ok(row) = timeout(SOON, rows.try_next()).await {
+                return row;
+            }
+        }
+        rows.try_next().await
+    }
+
     /// Lets other exports of the project work.
     fn pause(&mut self) {
         if let Some(turns) = &mut self.turns {
@@ -441,9 +535,18 @@ impl Reader {
 
     /// Sends rows, and leaves room for further ones. Returns whether the reader is still there and fast enough.
     async fn take(&mut self, chunk: &mut Vec<u8>) -> bool {
-        let bytes = Bytes::from(std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2)));
-        metrics::counter!("gleaner_export_bytes_total").increment(bytes.len() as u64);
-        self.send(bytes).await
+        let rows = std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2));
+        metrics::counter!("gleaner_export_bytes_total").increment(rows.len() as u64);
+        if rows.len() <= 2 * CHUNK {
+            return self.send(rows.into()).await;
+        }
+        // What waits for the reader is no more than usual, also of a long row. A part of it would keep the whole.
+        for piece in rows.chunks(CHUNK) {
+            if !self.send(Bytes::copy_from_slice(piece)).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Sends a chunk. Returns whether the reader is still there and fast enough.
@@ -469,8 +572,6 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-
     use super::*;
     use crate::sharing;
 
@@ -480,7 +581,13 @@ mod tests {
         for project in ["p", "q", "p"] {
             work.note(&project.into());
         }
-        let turns = || Turns { work: Arc::clone(&work), project: "p".into(), turn: None };
+        let arriving = Arc::new(Semaphore::new(ARRIVING));
+        let turns = || Turns {
+            work: Arc::clone(&work),
+            project: "p".into(),
+            turn: None,
+            arriving: Arc::clone(&arriving),
+        };
         let (out, mut chunks) = mpsc::channel(1);
         let mut reader = Reader::new(out, Some(turns()));
         reader.begin().await;

@@ -10,7 +10,8 @@ use crate::exports::progress;
 /// Stores which attempts of these logs teach a correction, by each of the pairing rules, and what a reviewer's correction
 /// teaches. `step` has the attempts with a program. Two programs that differ in white space only teach nothing, and a
 /// program that a reviewer found poor is never the one to learn. Programs may be long, so each is hashed once, and the
-/// hashes are compared. The steps of a log whose programs have more than 16 MiB are no row, which would be as long.
+/// hashes are compared. The steps of a log whose programs have more than 16 MiB as JSON are no row, which would be as
+/// long.
 pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         with log as (
@@ -28,7 +29,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             from log
         ),
         attempt as (
-            select a.generation_id, a.attempt, a.passed, a.error_message as error, octet_length(a.extracted_dsl) as bytes,
+            select a.generation_id, a.attempt, a.passed, a.error_message as error, octet_length(to_json(a.extracted_dsl)::text) as bytes,
                 md5(a.extracted_dsl) as program, bare_hash(a.extracted_dsl) as bare
             from log g
             join attempts a on a.project = $1 and a.generation_id = g.id and has_text(a.extracted_dsl)

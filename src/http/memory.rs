@@ -29,6 +29,12 @@ const UNIT: usize = 1 << 10;
 /// How long a request waits for memory that others hold.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long somebody who needs memory late pauses before they ask for it again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The error of a request for which there is no memory.
+const FULL: Error = Error::Unavailable("other requests use all the memory for bodies; try again");
+
 /// The memory that all requests share. Those of one project take at most half of what others leave, and so do those whose
 /// project is not known.
 #[derive(Debug, Clone)]
@@ -188,22 +194,18 @@ impl Memory {
         if bytes <= FREE {
             return Ok(());
         }
-        let Budget(budget) = &self.0.budget;
-        let held: usize = self.places().iter().map(Place::count).sum();
-        // Who wants more than there can be for them waits until they are alone.
-        let wanted = (2 * bytes).div_ceil(UNIT).min(budget.of_one()).saturating_sub(held);
+        let wanted = self.wanted(bytes);
         if wanted == 0 {
             return Ok(());
         }
         let project = self.0.project.get_or_init(Arc::default);
-        let taken = budget.take(project, u32::try_from(wanted).unwrap_or(u32::MAX));
+        let taken = self.0.budget.0.take(project, wanted);
         let spent = || lock(&self.0.waited);
         let patience = PATIENCE.saturating_sub(*spent());
         let begun = Instant::now();
         let taken = tokio::time::timeout(patience, taken).await;
         *spent() += begun.elapsed();
-        let full = || Error::Unavailable("other requests use all the memory for bodies; try again");
-        self.places().push(taken.ok().ok_or_else(full)?);
+        self.places().push(taken.map_err(|_| FULL)?);
         Ok(())
     }
 
@@ -218,6 +220,43 @@ impl Memory {
         let units = 1 + 2 * self.0.asked.load(Ordering::Relaxed) / UNIT;
         let place = waiting.try_take(project, u32::try_from(units).unwrap_or(u32::MAX))?;
         Some(Queued { _place: Some(place) })
+    }
+
+    /// Holds memory as [`Memory::hold`] does, if it is there at once. Returns whether it was.
+    #[must_use]
+    pub fn try_hold(&self, bytes: usize) -> bool {
+        let wanted = self.wanted(bytes);
+        let project = self.0.project.get_or_init(Arc::default);
+        let taken = (wanted > 0).then(|| self.0.budget.0.try_take(project, wanted));
+        let is_held = taken.as_ref().is_none_or(Option::is_some);
+        self.places().extend(taken.flatten());
+        is_held
+    }
+
+    /// Holds memory as [`Memory::hold`] does, for something that others need not wait behind: it waits for `patience` until
+    /// there is as much at once.
+    pub async fn hold_late(&self, bytes: usize, patience: Duration) -> Result<()> {
+        let until = Instant::now() + patience;
+        while !self.try_hold(bytes) {
+            if Instant::now() > until {
+                return Err(FULL);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Gives back the memory that is held.
+    pub fn give_back(&self) {
+        self.places().clear();
+    }
+
+    /// Returns how many units more are needed for so many bytes.
+    fn wanted(&self, bytes: usize) -> u32 {
+        let held: usize = self.places().iter().map(Place::count).sum();
+        // Who wants more than there can be for them waits until they are alone.
+        let wanted = (2 * bytes).div_ceil(UNIT).min(self.0.budget.0.of_one()).saturating_sub(held);
+        u32::try_from(wanted).unwrap_or(u32::MAX)
     }
 
     /// Holds memory for so many bytes of a record that is read, besides those that were read before.

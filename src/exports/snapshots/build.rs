@@ -23,6 +23,7 @@ use super::queue::{Receiver, Sender, queue};
 use super::request::Wanted;
 use super::store;
 use crate::background::Rounds;
+use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::exports::RowKey;
 use crate::exports::export::{Export, PAGE, Rows};
@@ -242,9 +243,7 @@ struct Bunch {
 impl Bunch {
     /// Adds a row to which so many bytes are added when it is written.
     fn push(&mut self, row: PgRow, key: RowKey, added: usize) {
-        let values = (0..row.len()).filter_map(|column| row.try_get_raw(column).ok());
-        self.bytes += added;
-        self.bytes += values.filter_map(|value| value.as_bytes().ok().map(<[u8]>::len)).sum::<usize>();
+        self.bytes += added + rows::length(&row);
         self.rows.push((row, key));
     }
 

@@ -73,7 +73,7 @@ impl Described for Conversations {
         name: "conversations",
         summary: "Chats of completed message pairs.",
         notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
-            pair comes first. A conversation of more than 16 MiB is left out. If several calls answered the same \
+            pair comes first. A conversation of more than 16 MiB of JSON is left out. If several calls answered the same \
             message, as when tools are used, the last one counts. \
             `split` divides the rows by the message that they begin with.",
         shapes: &[Shape::Answer, Shape::Raw],
@@ -158,6 +158,9 @@ impl Conversations {
     ///
     /// Whether a pair is the last is found by the pairs after it, the next one first. If many of them do not meet the
     /// conditions, each is passed over for one pair, and not for every earlier one.
+    ///
+    /// The length of a row is limited twice: as text, because Postgres cannot build any JSON, and as JSON, in which a character
+    /// may take six bytes and a short pair some hundreds.
     fn push_conversations(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(
             " from pairs last
@@ -169,7 +172,7 @@ impl Conversations {
                         'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
                         'created_at', p.created_at) order by p.created_at, p.id) as pairs
                 from (
-                    select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text)) over () as bytes
+                    select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text) + 150) over () as bytes
                     from (
                         select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later
                         from pairs p where p.project = $1 and p.conversation = last.conversation",
@@ -177,7 +180,7 @@ impl Conversations {
         self.push_conditions(query, common, "p");
         query.push(
             ") p where p.later = 1) p where p.bytes <= 16777216) c
-            where c.pairs is not null and last.project = $1",
+            where octet_length(c.pairs::text) <= 16777216 and last.project = $1",
         );
         self.push_conditions(query, common, "last");
         query.push(

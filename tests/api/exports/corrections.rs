@@ -302,3 +302,15 @@ async fn a_fix_that_nothing_has_checked_is_chosen_only_if_it_became_the_final_pr
     assert_eq!(chosen, ["b ", "d"]);
     assert_eq!(told("openai").await.len(), 2);
 }
+
+#[tokio::test]
+async fn the_steps_of_a_log_are_left_out_if_they_are_too_long_as_json() {
+    let service = Service::open().await;
+    // A control character has six bytes.
+    let program = |number: i32| format!("{}{number}", "\u{1}".repeat(1_200_000));
+    let long = [failed(1, &program(1), "e"), failed(2, &program(2), "e"), passed(3, &program(3))];
+    let short = [failed(1, "a", "e"), passed(2, "b")];
+    service.accept(&[solved(1, "Create", &long), solved(2, "Create", &short)]).await;
+    let rows = rows(&service, &format!("{CORRECTIONS}?format=trl-stepwise")).await;
+    assert_eq!(rows.iter().map(|row| row["completions"].clone()).collect::<Vec<_>>(), [json!(["a", "b"])]);
+}

@@ -1,9 +1,10 @@
-//! Records and calls that are as large as they may be, of which many are asked for at once: what is made of them takes no
+//! Records, calls and rows that are as large as they may be, of which many are asked for at once: what is made of them takes no
 //! more than the memory that requests share.
 
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -12,7 +13,8 @@ use axum::routing::post;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::memory::exchange;
 use crate::support::eventually;
@@ -49,6 +51,45 @@ async fn pairs(address: &str, project: &str, topic: &str, count: usize, text: &s
     for _ in 0..count {
         let pair = json!({"topic_id": topic, "user_text": text, "assistant_text": "a"});
         assert_eq!(send(address, project, "POST", "/v1/pairs", &pair).await, Some(201));
+    }
+}
+
+/// Reads a response slowly to its end. Returns whether it was whole, and its length.
+async fn read_slowly(address: &str, project: &str, path: &str) -> (bool, usize) {
+    let mut stream = TcpStream::connect(address).await.expect("connects");
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nGleaner-Project: {project}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.expect("sends");
+    let (mut piece, mut length, mut end) = (vec![0; 64 << 10], 0, Vec::new());
+    while let Ok(bytes @ 1..) = stream.read(&mut piece).await {
+        length += bytes;
+        end.extend_from_slice(&piece[..bytes]);
+        end.drain(..end.len().saturating_sub(7));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    (end == b"\r\n0\r\n\r\n", length)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_rows_of_exports_for_slow_readers_take_bounded_memory_and_arrive() {
+    let folder = folder();
+    let server = start(&folder, 256, "");
+    let address = &server.address;
+    let projects = ["a", "b", "c", "d"];
+    for project in projects {
+        let made = send(address, "default", "PUT", &format!("/v1/projects/{project}"), &json!({})).await;
+        assert_eq!(made, Some(201));
+        pairs(address, project, "t", 8, &"x".repeat(2_000_000)).await;
+    }
+    for format in ["openai", "raw"] {
+        let path = format!("/v1/exports/conversations?format={format}");
+        let readers = projects.iter().flat_map(|project| [project; 3]);
+        let read = join_all(readers.map(|project| read_slowly(address, project, &path))).await;
+        for (is_whole, length) in read {
+            assert!(is_whole && length > 16_000_000, "{length} bytes");
+        }
+        assert_bounded(&server, 256, format);
     }
 }
 

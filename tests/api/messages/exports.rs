@@ -58,3 +58,21 @@ async fn a_conversation_is_as_long_as_the_calls_that_are_exported() {
     let rows = rows().await;
     assert_eq!(rows.iter().map(|row| row["pairs"].as_array().map(Vec::len)).collect::<Vec<_>>(), [Some(1)]);
 }
+
+#[tokio::test]
+async fn a_conversation_is_left_out_that_is_too_long_as_json() {
+    let service = Service::open().await;
+    for topic in ["long", "short"] {
+        for text in ["first", "second"] {
+            let new = json!({"topic_id": topic, "user_text": text, "assistant_text": "a"});
+            service.post("/v1/pairs", &new).await.expect(201);
+        }
+    }
+    // A control character has six bytes.
+    let long = "update pairs set user_text = repeat(chr(1), 1500000) || 'a' where topic_id = 'long'";
+    sqlx::raw_sql(long).execute(service.pool()).await.expect("long texts");
+    for format in ["raw", "openai"] {
+        let rows = service.get(&format!("/v1/exports/conversations?format={format}")).await.rows();
+        assert_eq!(rows.len(), 1, "{format}");
+    }
+}
