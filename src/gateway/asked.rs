@@ -173,15 +173,28 @@ impl Asked {
     pub(super) fn prompt(&self, body: &Bytes, dropped: usize) -> String {
         let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
         let system = system.map(|text| json!({"role": "system", "content": text}).to_string());
-        let mut clean = body.to_vec();
-        // A body that was parsed can be cleaned, because it was before.
-        let _ = clean_json(&mut clean);
-        let part = |at: &Range<usize>| String::from_utf8_lossy(&clean[at.clone()]).into_owned();
-        let said = Some(&self.list_at).filter(|at| clean.get(at.start) == Some(&b'"'));
-        let said = said.map(|at| format!("{{\"role\":\"user\",\"content\":{}}}", part(at)));
+        let said = Some(&self.list_at).filter(|at| body.get(at.start) == Some(&b'"'));
         let left = self.messages_at.iter().filter(|(_, turn)| turn.is_none_or(|turn| turn >= dropped));
-        let messages: Vec<_> = system.into_iter().chain(said).chain(left.map(|(at, _)| part(at))).collect();
-        format!("[{}]", messages.join(","))
+        let plain = |part| [&b""[..], part, b""];
+        let parts = system.iter().map(|system| plain(system.as_bytes()));
+        let parts =
+            parts.chain(said.map(|at| [&br#"{"role":"user","content":"#[..], &body[at.clone()], b"}"]));
+        let parts = parts.chain(left.map(|(at, _)| plain(&body[at.clone()])));
+        let mut prompt = Vec::with_capacity(body.len());
+        prompt.push(b'[');
+        for (nth, parts) in parts.enumerate() {
+            if nth > 0 {
+                prompt.push(b',');
+            }
+            for part in parts {
+                prompt.extend_from_slice(part);
+            }
+        }
+        prompt.push(b']');
+        // What was parsed can be cleaned, because it was before.
+        let _ = clean_json(&mut prompt);
+        String::from_utf8(prompt)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 }
 

@@ -95,9 +95,11 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
         let (call, body) = read(&app, Kind::Anthropic, request).await?;
         let (bytes, asked) =
             understood(&call.caller.project, Api::Messages, body, None, &call.memory).await?;
-        let found = app.providers.find(Some(Kind::Anthropic), &asked.model);
+        let named = asked.model.clone();
+        let found = app.providers.find(Some(Kind::Anthropic), &named);
         let (provider, model) = found.ok_or(passage::NO_PROVIDER)?;
         let body = asked.request(&bytes, model, 0);
+        drop((bytes, asked));
         let path = call.path("messages/count_tokens");
         let key = call.options.provider_key.as_ref();
         let answer = while_wanted(app.providers.post(provider, &path, &call.forwarded, key, body)).await;
@@ -181,14 +183,16 @@ async fn understood(
     let size = body.len();
     let (body, clean, values) = parsed(project, size, move || {
         let mut clean = body.clone();
-        clean_json(&mut clean)?;
+        let replaced = clean_json(&mut clean)?;
         let values = values(&clean);
-        Ok((body, clean, values))
+        Ok((body, (replaced > 0).then_some(clean), values))
     })
     .await?;
-    memory.hold_values(size, values).await?;
+    // Besides the body and what is forwarded, there are the new message and all messages, which the statement that writes them
+    // has once more.
+    memory.hold_values(2 * size, values).await?;
     parsed(project, size, move || {
-        let asked = Asked::read(api, json::utf8(&clean)?, session.as_deref())?;
+        let asked = Asked::read(api, json::utf8(clean.as_ref().unwrap_or(&body))?, session.as_deref())?;
         Ok((body.into(), asked))
     })
     .await

@@ -51,6 +51,7 @@ pub(super) async fn commit(connection: &mut KeptConnection, away: &Away, mut bat
         }
         metrics::histogram!("gleaner_commit_events").record(events.len() as f64);
     }
+    connection.shrink();
     metrics::histogram!("gleaner_commit_duration_seconds").record(started.elapsed().as_secs_f64());
     for (job, verdicts) in jobs.into_iter().zip(verdicts) {
         // A caller that has gone away does not receive the answer, but its events are written all the same.

@@ -91,6 +91,13 @@ impl KeptConnection {
         Ok(Kept { connection, process, used: Instant::now(), project: None })
     }
 
+    /// Gives back the memory that a long statement has taken.
+    pub(super) fn shrink(&mut self) {
+        if let Some(kept) = &mut self.connection {
+            kept.connection.shrink_buffers();
+        }
+    }
+
     /// Closes the connection, in whatever state it is.
     pub(super) fn discard(&mut self) {
         self.connection = None;

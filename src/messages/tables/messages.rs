@@ -1,11 +1,12 @@
 //! The messages that went through the gateway, as they are stored with the send that carries them.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::db::insert::{self, columns};
+use crate::db::insert::{self, Columns as _, columns};
 use crate::messages::passed::SentMessage;
 
 /// A row of a message that went through the gateway, or of the end of a send, which keeps the messages before it.
@@ -51,6 +52,23 @@ pub(super) fn insert_messages_from(first: usize) -> String {
     )
 }
 
+/// Inserts the messages which are not stored yet.
+pub(super) async fn insert_messages(
+    connection: &mut PgConnection,
+    project: &str,
+    messages: &[MessageRow<'_>],
+) -> sqlx::Result<()> {
+    static SQL: LazyLock<String> = LazyLock::new(|| insert_messages_from(2));
+    let parameters = insert::parameters(project, |parameters| Messages::bind_all(messages, parameters))?;
+    sqlx::query_with(SQL.as_str(), parameters).execute(connection).await?;
+    Ok(())
+}
+
+/// Returns how many bytes messages have.
+pub(super) fn length(messages: &[MessageRow<'_>]) -> usize {
+    messages.iter().filter_map(|row| row.sent).map(|sent| sent.message.get().len()).sum()
+}
+
 /// Returns the messages that the database may not have: it is not sent many bytes without having been asked.
 pub(super) async fn unknown_messages<'a>(
     connection: &mut PgConnection,
@@ -58,8 +76,7 @@ pub(super) async fn unknown_messages<'a>(
     mut messages: Vec<MessageRow<'a>>,
 ) -> sqlx::Result<Vec<MessageRow<'a>>> {
     const KNOWN: &str = "select id from sent_messages where project = $1 and id = any($2)";
-    let bytes: usize = messages.iter().filter_map(|row| row.sent).map(|sent| sent.message.get().len()).sum();
-    if bytes > FEW {
+    if length(&messages) > FEW {
         let ids: Vec<_> = messages.iter().map(|row| row.id).collect();
         let known: Vec<Uuid> =
             sqlx::query_scalar(KNOWN).bind(project).bind(ids).fetch_all(connection).await?;

@@ -4,11 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use sqlx::PgConnection;
 use sqlx::types::Json;
+use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
-use super::messages::{MessageRow, Messages, insert_messages_from, unknown_messages};
+use super::messages::{
+    MessageRow, Messages, insert_messages, insert_messages_from, length, unknown_messages,
+};
 use super::{PairRow, Pairs, insert_pairs_from};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::messages::begun::LockedSend;
@@ -118,8 +120,12 @@ pub(in crate::messages) struct Inserted {
     pub(in crate::messages) sends: HashSet<Uuid>,
 }
 
+/// The number of bytes of messages from which on a statement of their own inserts them.
+const LONG: usize = 1 << 20;
+
 /// Inserts sends, each with its pair, and the messages that they carry through the gateway. It is a single statement, since a
-/// request to the gateway waits for it. The foreign key of messages locks the stored ones that new rows follow. If one of them
+/// request to the gateway waits for it, unless the messages are long: a statement takes memory for each text twice, so that
+/// they have one of their own in the same transaction. The foreign key of messages locks the stored ones that new rows follow. If one of them
 /// is erased meanwhile, that is a lost race, and a repetition inserts it again.
 pub(in crate::messages) async fn insert_sends(
     connection: &mut PgConnection,
@@ -155,12 +161,23 @@ pub(in crate::messages) async fn insert_sends(
         return Ok(inserted);
     }
     let messages = unknown_messages(connection, project, messages).await?;
+    let (now, later) = if length(&messages) > LONG { (Vec::new(), messages) } else { (messages, Vec::new()) };
     let parameters = insert::parameters(project, |parameters| {
         Pairs::bind_all(pairs, parameters)?;
         Sends::bind_all(sends, parameters)?;
-        Messages::bind_all(&messages, parameters)
+        Messages::bind_all(&now, parameters)
     })?;
-    let rows: Vec<(bool, Uuid)> = sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    let begin = sqlx::query_as_with(SQL.as_str(), parameters);
+    let rows: Vec<(bool, Uuid)> = if later.is_empty() {
+        begin.fetch_all(connection).await?
+    } else {
+        let mut transaction = connection.begin().await?;
+        let rows = begin.fetch_all(&mut *transaction).await?;
+        transaction.shrink_buffers();
+        insert_messages(&mut transaction, project, &later).await?;
+        transaction.commit().await?;
+        rows
+    };
     for (is_send, id) in rows {
         let ids = if is_send { &mut inserted.sends } else { &mut inserted.pairs };
         ids.insert(id);

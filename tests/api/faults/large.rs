@@ -147,6 +147,18 @@ async fn large_records_and_calls_at_once_take_bounded_memory() {
     assert_bounded(&server, 128, "calls");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_messages_through_the_gateway_at_once_take_bounded_memory() {
+    let folder = folder();
+    let (file, came) = silent_provider().await;
+    let server = start(&folder, 256, &file);
+    let said = |bytes: usize| json!({"model": "open/m", "messages": [{"role": "user", "content": "x".repeat(bytes)}]});
+    for (times, bytes) in [(2, 32_000_000), (16, 8_000_000)] {
+        calls(&server, &came, times, "/openai/v1/chat/completions", said(bytes)).await;
+        assert_bounded(&server, 256, &format!("{times} messages of {bytes} bytes"));
+    }
+}
+
 /// Asks several times at once for calls of a silent provider. Whoever asks either reaches it or is answered that there is no
 /// memory.
 async fn calls(server: &Server, came: &AtomicUsize, times: usize, path: &'static str, body: Value) {
