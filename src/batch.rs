@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 
 use crate::auth::keys::Scope;
 use crate::auth::{Caller, Write};
+use crate::db::receipt::Written;
 use crate::domain::{self, Event};
 use crate::error::{Error, FieldError, Refusals, Result};
 use crate::http::clean::{MOST_VALUES, values};
@@ -23,7 +24,7 @@ use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::sharing::{Kind, apart};
 use crate::state::App;
-use crate::writer::Writer;
+use crate::writer::{Writer, interruption};
 
 /// The maximum number of events that one batch may hold.
 pub const MOST_LINES: usize = 20_000;
@@ -281,7 +282,7 @@ pub async fn write(
             Ok(event) => {
                 sum += values;
                 if sum > MOST_VALUES && !events.is_empty() {
-                    written.extend(writer.write_all(tenant, std::mem::take(&mut events), memory).await);
+                    write_part(writer, tenant, std::mem::take(&mut events), memory, &mut written).await;
                     sum = values;
                 }
                 numbers.push(number);
@@ -290,7 +291,7 @@ pub async fn write(
             Err(error) => summary.rejected.push(Rejected::new(number, &error)),
         }
     }
-    written.extend(writer.write_all(tenant, events, memory).await);
+    write_part(writer, tenant, events, memory, &mut written).await;
     if !written.is_empty() && written.iter().all(|written| written.as_ref().is_err_and(Error::is_transient)) {
         return Err(written.into_iter().find_map(Result::err).unwrap_or(Error::Unavailable("try again")));
     }
@@ -315,4 +316,18 @@ pub async fn write(
     summary.rejected.sort_by_key(|rejected| rejected.line);
     metrics::counter!("gleaner_events_rejected_total").increment(summary.rejected.len() as u64);
     Ok((summary, redacted))
+}
+
+/// Writes a part of the lines, unless one before it was refused by the database or the queue.
+async fn write_part(
+    writer: &Writer,
+    tenant: &Arc<Tenant>,
+    events: Vec<Event>,
+    memory: &Memory,
+    written: &mut Vec<Written>,
+) {
+    match interruption(written) {
+        Some(reason) => written.extend(events.iter().map(|_| Err(Error::Unavailable(reason)))),
+        None => written.extend(writer.write_all(tenant, events, memory).await),
+    }
 }

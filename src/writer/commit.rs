@@ -8,7 +8,7 @@
 //! or a server that is out of resources or shutting down, is a 503 for every event of the batch. So is a connection that is
 //! silent while Postgres does not work on what it has sent; however long that takes, it is waited for. Anything else, also a
 //! panic, means that some row is not acceptable: the events are written again one by one, so that a poisoned one harms no
-//! neighbor.
+//! neighbor. If one of them is a 503 then, so are those after it, which may need it.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -16,10 +16,10 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 
-use super::Job;
 use super::away::Away;
 use super::connection::KeptConnection;
 use super::queue::Taken;
+use super::{Job, interruption};
 use crate::db::receipt::Written;
 use crate::db::retry::Losses;
 use crate::domain::{self, Event, InForce, Together};
@@ -85,6 +85,10 @@ async fn write(
     let mut written = Vec::with_capacity(events.len());
     for &event in events {
         written.extend(Box::pin(write(connection, away, tenant, &[event])).await);
+        if let Some(reason) = interruption(&written) {
+            written.resize_with(events.len(), || Err(Error::Unavailable(reason)));
+            break;
+        }
     }
     written
 }

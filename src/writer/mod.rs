@@ -17,7 +17,8 @@
 //! computed only when a slate ends needs the text; if the text is not stored, keyed hashes of it are.
 //!
 //! **Order.** Events of one request keep their order, in batches of any size, because pieces of 512 events are committed
-//! one after the other. An event that is sent after another was acknowledged comes after it. Concurrent requests have
+//! one after the other. If the database or the queue refuses an event, those after it are refused, too: an outcome that is
+//! stored without the attempts before it would refuse them when the batch is sent again. An event that is sent after another was acknowledged comes after it. Concurrent requests have
 //! no order, because there are several writers.
 
 mod away;
@@ -210,13 +211,18 @@ impl Writer {
             }
             // Only the first piece is refused when the queue is full, because a batch that has begun is
             // better finished.
-            let submitted = self.submit(tenant, ready, memory, written.is_empty()).await;
+            let begun = written.len();
+            let submitted = self.submit(tenant, ready, memory, begun == 0).await;
             let mut submitted = submitted.map(Vec::into_iter);
             written.extend(verdicts.into_iter().map(|refused| match (refused, &mut submitted) {
                 (Some(refused), _) => refused,
                 (None, Ok(piece)) => piece.next().expect("every event has a verdict"),
                 (None, Err(reason)) => Err(Error::Unavailable(reason)),
             }));
+            if let Some(reason) = interruption(&written[begun..]) {
+                written.extend(rest.iter().map(|_| Err(Error::Unavailable(reason))));
+                return written;
+            }
             events = rest;
         }
         written
@@ -284,6 +290,15 @@ impl Writer {
         }
         written.await.map_err(|_| STOPPING)
     }
+}
+
+/// Returns why the database or the queue refused an event, if one of them did, so that those after it have to wait for it.
+#[must_use]
+pub fn interruption(written: &[Written]) -> Option<&'static str> {
+    written.iter().find_map(|written| match written {
+        Err(Error::Unavailable(reason)) => Some(*reason),
+        _ => None,
+    })
 }
 
 /// What a writer needs to run.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures_util::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,6 +59,47 @@ async fn a_full_queue_is_a_503_that_says_when_to_come_back_and_what_it_took_is_w
         }
     }
     assert!((1..=8).contains(&refused), "{refused} refused");
+}
+
+/// A batch of more than two pieces: the first one begins a log, the second one has its attempts, and the last line ends it.
+fn log_in_pieces() -> Vec<Value> {
+    let log = Uuid::from_u128(1);
+    let begin = |n: u128| json!({"event": "generation", "id": Uuid::from_u128(n), "user_intent": "i", "domain_name": "d"});
+    let attempt =
+        |n: u128| json!({"event": "attempt", "generation_id": log, "attempt": n, "prompt_text": "p"});
+    let end = json!({"event": "generation_outcome", "generation_id": log, "success": false, "error": "x"});
+    (1..=512).map(begin).chain((1..=512).map(attempt)).chain([end]).collect()
+}
+
+/// Which statuses the rejected lines of a batch have, with their number.
+fn rejected(summary: &Value) -> Vec<(u64, usize)> {
+    let statuses = summary["rejected"].as_array().expect("a list").iter().map(|line| line["status"].as_u64());
+    let statuses: Vec<_> = statuses.map(|status| status.expect("a number")).collect();
+    statuses.chunk_by(u64::eq).map(|same| (same[0], same.len())).collect()
+}
+
+#[tokio::test]
+async fn what_follows_in_a_batch_waits_for_what_the_database_refused_until_it_is_sent_again() {
+    let service = Service::open().await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table attempts in exclusive mode").await.expect("a lock");
+    let events = log_in_pieces();
+    let interrupt = async {
+        let sql = "select count(pg_terminate_backend(pid)) from pg_stat_activity
+                   where datname = current_database() and wait_event_type = 'Lock'";
+        let mut admin = service.connection().await;
+        eventually("the attempts wait", async || {
+            sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut admin).await.expect("an answer") > 0
+        })
+        .await;
+        transaction.commit().await.expect("released");
+    };
+    let (first, ()) = futures_util::join!(service.events(&events), interrupt);
+    let first = first.expect(200);
+    assert_eq!((&first["accepted"], rejected(&first)), (&json!(512), vec![(503, 513)]));
+    let again = service.events(&events).await.expect(200);
+    assert_eq!(again, json!({"accepted": 513, "duplicates": 512, "rejected": []}));
 }
 
 /// How many transactions this process has begun again.
