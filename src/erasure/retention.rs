@@ -65,6 +65,8 @@ impl Retention {
 
     /// Erases one batch of a project's expired records. Returns whether there may be more.
     async fn erase(&mut self, project: &str, domain: Domain, now: Timestamp) -> Result<bool> {
+        // What a project is writing does not delay the others.
+        const BEGIN: &str = "begin; set local lock_timeout = '200ms'";
         const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner retention'))";
         let tenant = self.keyring.tenant(project).await?;
         let Some(days) = tenant.retention.get(domain) else { return Ok(false) };
@@ -72,7 +74,7 @@ impl Retention {
         let begun = Instant::now();
         let (db, most) = (&self.db, self.most);
         let piece = repeat(|| async {
-            let mut transaction = db::begin(db).await?;
+            let mut transaction = db::begin_with(db, BEGIN).await?;
             // Several servers may share the database, and one at a time is enough.
             if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *transaction).await? {
                 return Ok(None);
@@ -84,7 +86,12 @@ impl Retention {
             transaction.commit().await?;
             Ok(Some(piece))
         });
-        let Some(piece) = piece.await? else { return Ok(false) };
+        let piece = match piece.await {
+            // The next pass tries again.
+            Err(error) if error.is_lost_race() => return Ok(false),
+            piece => piece?,
+        };
+        let Some(piece) = piece else { return Ok(false) };
         let (short, long) = PIECE_TIME;
         match begun.elapsed() {
             took if took > long => self.most = (self.most / 2).max(PIECES.0),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use sqlx::PgPool;
+use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
 use super::rules::learner::longest_silence;
@@ -129,6 +129,8 @@ async fn expire_some(
         .await?;
     match expire_threads(db, project, rules, &due, now).await {
         Err(Error::Internal(_)) => {}
+        // The next round tries again. Other projects do not wait for this one.
+        Err(error) if error.is_lost_race() => return Ok(false),
         ended => return ended.map(|()| !due.is_empty()),
     }
     for id in due {
@@ -137,6 +139,7 @@ async fn expire_some(
                 tracing::warn!(project, %id, cause = format!("{cause:#}"), "the searches of a silent agent could not be ended");
                 failed.0.push((project.to_owned(), id));
             }
+            Err(error) if error.is_lost_race() => return Ok(false),
             ended => ended?,
         }
     }
@@ -148,7 +151,9 @@ fn due_before(rules: &Rules, waits: bool, now: Timestamp) -> Option<Timestamp> {
     now.plus(-longest_silence(rules, waits))
 }
 
-/// Ends the searches of those of these threads that are still due, in one transaction.
+/// Ends the searches of those of these threads that are still due, in one transaction. It waits only for a short time for
+/// what the agents have just said. Exports of other projects need not wait for it, so it has the name of its project's
+/// writers.
 async fn expire_threads(
     db: &PgPool,
     project: &str,
@@ -163,7 +168,11 @@ async fn expire_threads(
     if threads.is_empty() {
         return Ok(());
     }
-    let mut transaction = db::begin(db).await?;
+    let begin = format!(
+        "begin; set local application_name = '{}'; set local lock_timeout = '200ms'",
+        db::writer_name(project)
+    );
+    let mut transaction = db::begin_with(db, AssertSqlSafe(begin)).await?;
     let due: Vec<Uuid> = sqlx::query_scalar(STILL_DUE)
         .bind(project)
         .bind(due_before(rules, false, now))

@@ -1,6 +1,7 @@
 //! Retention: what expires, when, with what, and what stays.
 
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 use uuid::Uuid;
 
 use axum::http::Method;
@@ -165,6 +166,38 @@ async fn erasing_a_session_takes_away_what_it_taught_and_not_what_expired_search
     same(left, both);
     assert_eq!(evidence, [2]);
     assert!(first < both);
+}
+
+#[tokio::test]
+async fn what_one_project_is_writing_delays_the_retention_of_no_other() {
+    let service = Service::open().await;
+    service.project("busy").await;
+    let busy = [("gleaner-project", "busy")];
+    let search =
+        json!({"query": "login button", "best_score": 0.1, "result_count": 0, "agent_session_id": "s"});
+    for headers in [&busy[..], &[]] {
+        let answer = service.call(Method::POST, "/v1/searches", headers, Some(&search)).await;
+        let path = answer.header("location").expect("a place").to_owned();
+        service.call(Method::POST, &format!("{path}/resolve"), headers, Some(&json!({}))).await.expect(200);
+    }
+    let keep = json!({"retention_days": {"searches": 1}});
+    service.call(Method::PUT, "/v1/projects/busy", &busy, Some(&keep)).await.expect(200);
+    keep_for(&service, json!({"searches": 1})).await;
+    let mut connection = service.connection().await;
+    let mut transcript = connection.begin().await.expect("begins");
+    sqlx::query("select from agent_threads where project = 'busy' for update")
+        .execute(&mut *transcript)
+        .await
+        .expect("locks the thread");
+    expire_after(&service, 3).await;
+    let count = async |headers: &[(&str, &str)]| {
+        let found = service.call(Method::GET, "/v1/searches", headers, None).await.expect(200);
+        found["data"].as_array().map(Vec::len)
+    };
+    assert_eq!((count(&[]).await, count(&busy).await), (Some(0), Some(1)));
+    transcript.commit().await.expect("ends");
+    expire_after(&service, 3).await;
+    assert_eq!(count(&busy).await, Some(0));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 
 use super::{append, grep, paths, read, resolve, start, weak};
-use crate::support::program::{Failed, Timestamp, expire};
+use crate::support::program::{Failed, Timestamp, WRITER_NAME, expire, pool, writer_name};
 use crate::support::{Service, assert_close, assert_whole, column, eventually, with};
 
 #[tokio::test]
@@ -265,4 +265,61 @@ async fn a_session_of_one_project_that_cannot_be_ended_keeps_none_of_another_ope
     let search = start(&service, body).await;
     let next = expire(service.pool(), service.keyring(), &mut failed, later).await.expect("ends it");
     assert_eq!((next, &service.get(&search).await.expect(200)["state"]), (None, &json!("timed_out")));
+}
+
+#[tokio::test]
+async fn an_agent_of_one_project_that_still_says_much_keeps_no_search_of_another_open() {
+    let service = Service::open().await;
+    service.project("busy").await;
+    let body = weak("login button", 0);
+    service.call(Method::POST, "/v1/searches", &[("gleaner-project", "busy")], Some(&body)).await.expect(201);
+    let search = start(&service, body).await;
+    let mut connection = service.connection().await;
+    let mut transcript = connection.begin().await.expect("begins");
+    sqlx::query("select from agent_threads where project = 'busy' for update")
+        .execute(&mut *transcript)
+        .await
+        .expect("locks the thread");
+    let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
+    let mut failed = Failed::default();
+    let next = expire(service.pool(), service.keyring(), &mut failed, later).await.expect("ends it");
+    assert_eq!(service.get(&search).await.expect(200)["state"], "timed_out");
+    assert_eq!(next, Some(std::time::Duration::ZERO), "the other one is still due");
+    transcript.commit().await.expect("ends");
+    let next = expire(service.pool(), service.keyring(), &mut failed, later).await.expect("ends the other");
+    assert_eq!(next, None);
+}
+
+#[tokio::test]
+async fn no_export_of_another_project_waits_for_the_end_of_a_search() {
+    let service = Service::open().await;
+    service.project("busy").await;
+    let busy = [("gleaner-project", "busy")];
+    service.call(Method::POST, "/v1/searches", &busy, Some(&weak("login button", 0))).await.expect(201);
+    let mut connection = service.connection().await;
+    let mut transcript = connection.begin().await.expect("begins");
+    sqlx::query("select from agent_threads for update")
+        .execute(&mut *transcript)
+        .await
+        .expect("locks the thread");
+    // Its own connections have the name of those that write.
+    let writers = pool(&service.options, WRITER_NAME, 1);
+    let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
+    let mut failed = Failed::default();
+    let expiring = expire(&writers, service.keyring(), &mut failed, later);
+    let writing = async {
+        const WRITING: &str = "select application_name from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock'";
+        let mut name = None;
+        eventually("it waits for the thread", async || {
+            name =
+                sqlx::query_scalar::<_, String>(WRITING).fetch_optional(service.pool()).await.expect("asks");
+            name.is_some()
+        })
+        .await;
+        name
+    };
+    let (expired, name) = tokio::join!(expiring, writing);
+    expired.expect("leaves it");
+    assert_eq!(name, Some(writer_name("busy")));
 }
