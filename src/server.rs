@@ -120,6 +120,7 @@ impl Running {
             Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
             Task::start(Retention::new(&db, Arc::clone(&keyring))),
             Task::start(LastUsed(Arc::clone(&keyring))),
+            Task::start(telemetry::Upkeep),
             Task::start(Snapshots(exports.clone())),
         ];
         if let Some(embedder) = &settings.embedder {

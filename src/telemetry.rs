@@ -8,9 +8,11 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_process::Collector;
 use tower_http::classify::ServerErrorsFailureClass;
 
+use crate::background::Rounds;
 use crate::db::erased;
 use crate::db::receipt::Written;
 use crate::domain;
+use crate::error::Result;
 use crate::privacy::redact;
 
 /// Returns the one recorder of this process's metrics, which is installed at the first call.
@@ -33,6 +35,21 @@ pub fn recorder() -> PrometheusHandle {
         recorder
     });
     handle.clone()
+}
+
+/// The upkeep of the metrics. The library keeps each sample of a histogram until the next upkeep, or until somebody reads the
+/// metrics, which many servers' operators never do.
+#[derive(Debug)]
+pub struct Upkeep;
+
+impl Rounds for Upkeep {
+    const NAME: &'static str = "the upkeep of metrics";
+
+    async fn round(&mut self) -> Result<Duration> {
+        const PAUSE: Duration = Duration::from_secs(5);
+        recorder().run_upkeep();
+        Ok(PAUSE)
+    }
 }
 
 /// Counters that have no labels.

@@ -29,6 +29,8 @@ const MOST_ROWS: i64 = 50_000;
 const MOST_SAMPLED: u64 = 2 * MOST_ROWS.unsigned_abs();
 /// The maximum number of values of one kind that are counted separately, and the maximum number that are returned.
 const MOST_VALUES: (usize, usize) = (1_000, 20);
+/// The number of bytes that are kept of each row: hashes, counts and lengths.
+const COUNTED: usize = 128;
 /// The number of characters of an answer that are returned.
 const SHOWN: usize = 200;
 
@@ -129,7 +131,7 @@ pub struct Profile {
     candidates: Vec<u32>,
     /// The number of rows with each question, each answer, and each pair of both, by their hashes.
     seen: [HashMap<u64, u64>; 3],
-    /// The beginnings of answers that occur in several rows.
+    /// The beginnings of the answers that occur in most rows so far, if in several.
     repeated: HashMap<u64, String>,
     shares: [BTreeMap<Option<String>, u64>; SHARES.len()],
     has_shares: [bool; SHARES.len()],
@@ -146,8 +148,9 @@ impl Profile {
             for (seen, hash) in self.seen.iter_mut().zip(hashes) {
                 *seen.entry(hash).or_default() += 1;
             }
-            if self.seen[1][&hashes[1]] == 2 {
+            if self.seen[1][&hashes[1]] > 1 && !self.repeated.contains_key(&hashes[1]) {
                 self.repeated.insert(hashes[1], answer.chars().take(SHOWN).collect());
+                self.forget_rare();
             }
         }
         match example {
@@ -170,6 +173,17 @@ impl Profile {
             };
             *values.entry(value).or_default() += 1;
         }
+    }
+
+    /// Forgets the beginnings of rare answers if there are many. If such an answer occurs again, it is known again.
+    fn forget_rare(&mut self) {
+        if self.repeated.len() < 2 * MOST_VALUES.0 {
+            return;
+        }
+        let order = |hash: &u64| (self.seen[1][hash], *hash);
+        let mut counted: Vec<_> = self.repeated.keys().map(order).collect();
+        let (_, &mut rare, _) = counted.select_nth_unstable_by(MOST_VALUES.0, |a, b| b.cmp(a));
+        self.repeated.retain(|hash, _| order(hash) > rare);
     }
 
     /// Adds the length of the row that was added last, as it is written.
@@ -211,6 +225,9 @@ impl Export {
             let sample = (2_f64.powi(32) * MOST_ROWS as f64 / rows as f64) as i64;
             self.sample = Some(sample);
         }
+        let counted = usize::try_from(rows.unsigned_abs().min(MOST_SAMPLED)).unwrap_or(usize::MAX);
+        // Memory is held for twice as much.
+        memory.hold(counted * COUNTED / 2).await?;
         // The shares need the metadata, even if the request does not.
         self.rows.common.include = Some(Include::Metadata);
         let mut profile = Profile::default();
@@ -297,6 +314,7 @@ fn length(count: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exports::chat::Prompt;
 
     #[test]
     fn lengths_are_those_of_the_row_at_each_rank() {
@@ -318,5 +336,32 @@ mod tests {
         }
         let other = profile.shares[1][&Some("(other)".to_owned())];
         assert_eq!((profile.shares[1].len(), other), (1_001, 200));
+    }
+
+    #[test]
+    fn the_most_frequent_answers_are_found_among_any_number_in_bounded_memory() {
+        let mut profile = Profile::default();
+        let mut see = |answer: &str| {
+            profile.see::<()>(&Example::Answer { prompt: Prompt::of("q"), answer }, None);
+        };
+        let often = |number: usize| format!("often {number}");
+        // The frequent ones are rare at first.
+        for number in 0..30 {
+            see(&often(number));
+            see(&often(number));
+        }
+        for number in 0..10_000 {
+            see(&format!("twice {number}"));
+            see(&format!("twice {number}"));
+            see(&format!("twice {number}"));
+        }
+        for number in 0..30 {
+            (0..=number).for_each(|_| see(&often(number)));
+        }
+        assert!(profile.repeated.len() < 2 * MOST_VALUES.0);
+        let found: Vec<_> = profile.frequent().into_iter().map(|share| (share.value, share.rows)).collect();
+        let expected: Vec<_> =
+            (10..30).rev().map(|number| (Some(often(number)), number as u64 + 3)).collect();
+        assert_eq!(found, expected);
     }
 }

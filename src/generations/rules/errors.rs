@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::kinds::kind_of;
 
 /// The maximum number of kinds of errors that are counted. Errors of further kinds count in the stage alone.
-const KINDS: usize = 10_000;
+const KINDS: usize = 5_000;
 /// The maximum number of repairs that are kept for each kind, which are the latest ones.
 const REPAIRS: usize = 20;
 
@@ -61,7 +61,16 @@ pub struct Kind {
 #[derive(Debug, Default)]
 pub struct Tally {
     stages: HashMap<String, Count>,
-    kinds: HashMap<(String, Option<String>), Kind>,
+    /// The kinds, by stage and message.
+    kinds: HashMap<(String, Option<String>), Counted>,
+}
+
+/// What is counted of a kind.
+#[derive(Debug)]
+struct Counted {
+    count: Count,
+    example: Uuid,
+    repaired: Vec<(Uuid, i32)>,
 }
 
 impl Tally {
@@ -77,13 +86,8 @@ impl Tally {
         if is_full && !self.kinds.contains_key(&key) {
             return;
         }
-        let kind = self.kinds.entry(key).or_insert_with_key(|(stage, message)| Kind {
-            stage: stage.clone(),
-            message: message.clone(),
-            count: Count::default(),
-            example: log,
-            repaired: Vec::new(),
-        });
+        let first = || Counted { count: Count::default(), example: log, repaired: Vec::new() };
+        let kind = self.kinds.entry(key).or_insert_with(first);
         if repaired {
             let place = usize::try_from(kind.count.repaired).unwrap_or_default() % REPAIRS;
             match kind.repaired.get_mut(place) {
@@ -99,7 +103,14 @@ impl Tally {
     pub fn most_frequent(self, most: usize) -> (Vec<(String, Count)>, Vec<Kind>) {
         let mut stages: Vec<_> = self.stages.into_iter().collect();
         stages.sort_unstable_by(|(a, x), (b, y)| y.all.cmp(&x.all).then_with(|| a.cmp(b)));
-        let mut kinds: Vec<_> = self.kinds.into_values().collect();
+        let of_counted = |((stage, message), Counted { count, example, repaired })| Kind {
+            stage,
+            message,
+            count,
+            example,
+            repaired,
+        };
+        let mut kinds: Vec<_> = self.kinds.into_iter().map(of_counted).collect();
         kinds.sort_unstable_by(|a, b| {
             let by_text = || (&a.stage, &a.message).cmp(&(&b.stage, &b.message));
             b.count.all.cmp(&a.count.all).then_with(by_text)

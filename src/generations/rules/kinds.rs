@@ -36,10 +36,13 @@ pub fn kind_of(message: &str) -> String {
         follows_word = rest[..length].ends_with(is_of_word);
         left.text = &rest[length..];
     }
-    match kind.char_indices().nth(LONGEST) {
-        None => kind,
-        Some((end, _)) => format!("{}…", &kind[..end]),
+    if let Some((end, _)) = kind.char_indices().nth(LONGEST) {
+        kind.truncate(end);
+        kind.push('…');
     }
+    // Many kinds are kept, and few are as long as their messages.
+    kind.shrink_to_fit();
+    kind
 }
 
 /// The part of a message that is still to be read, and what is known of it, so that no part is searched again for each of its
