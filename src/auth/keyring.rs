@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
@@ -15,6 +15,8 @@ use chrono::NaiveDate;
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Kind;
@@ -34,8 +36,11 @@ pub const PROJECT: &str = "Gleaner-Project";
 type KnownKeys = HashMap<[u8; 32], (Instant, Arc<ApiKey>)>;
 /// The key and the project of a request. On an open server, there is no key.
 type Remembered = (Option<Arc<ApiKey>>, Arc<Tenant>);
-/// Projects by their name, and when each was read.
-type KnownProjects = HashMap<Arc<str>, (Instant, Arc<Tenant>)>;
+/// Projects by their name, and when each was read, unless this server has made a change since.
+type KnownProjects = HashMap<Arc<str>, (Option<Instant>, Arc<Tenant>)>;
+
+/// The number of known projects above which those that were not read recently are forgotten.
+const MANY_PROJECTS: usize = 1_000;
 
 /// A cache of the keys and projects in the database.
 #[derive(Debug)]
@@ -57,6 +62,8 @@ pub struct Keyring {
     administering: Shares,
     work: Arc<Work>,
     projects: Mutex<KnownProjects>,
+    /// The places of projects at being read, one for each, so that requests that come together read it once.
+    reading_projects: Shares,
     /// The settings that apply where a project has none of its own.
     defaults: Defaults,
     /// Whether every caller is trusted, because only the user who has opened the database sends requests.
@@ -82,6 +89,7 @@ impl Keyring {
             administering: Shares::with_total(connections.div_ceil(8), connections.div_ceil(4)),
             work,
             projects: Mutex::default(),
+            reading_projects: Shares::with_total(1, Semaphore::MAX_PERMITS),
             defaults,
             trusts: false,
         }
@@ -145,12 +153,13 @@ impl Keyring {
         Ok(open)
     }
 
-    /// Empties the cache, after this server has changed keys or projects.
+    /// Makes the keyring read everything again, after this server has changed keys or projects.
     pub fn refresh(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         *self.open_until.lock().expect("never poisoned") = None;
         self.keys.lock().expect("never poisoned").clear();
-        self.projects.lock().expect("never poisoned").clear();
+        // What was compiled of the settings is used again if they have not changed.
+        self.projects.lock().expect("never poisoned").values_mut().for_each(|(read, _)| *read = None);
     }
 
     /// Finds the key that a request carries; none on an open server. A key that is missing, unknown, expired or
@@ -237,9 +246,9 @@ impl Keyring {
             Some(usable(key)?)
         };
         let name = project_of(key.as_deref(), headers)?;
-        let tenant =
-            self.projects.lock().expect("never poisoned").get(name).map(|(_, tenant)| Arc::clone(tenant));
-        Ok(tenant.map(|tenant| (key, tenant)))
+        let projects = self.projects.lock().expect("never poisoned");
+        let tenant = projects.get(name).filter(|(read, _)| read.is_some());
+        Ok(tenant.map(|(_, tenant)| (key, Arc::clone(tenant))))
     }
 
     /// Admits a request, or refuses it because a rate or quota of its key or project is used up.
@@ -299,26 +308,55 @@ impl Keyring {
 
     /// Finds the project `name` with the settings that writing needs. An unknown project is a 404.
     pub async fn tenant(&self, name: &str) -> Result<Arc<Tenant>> {
-        if let Some((seen, tenant)) = self.projects.lock().expect("never poisoned").get(name)
-            && seen.elapsed() < FRESH
-        {
-            return Ok(Arc::clone(tenant));
+        if let Some(tenant) = self.fresh(name) {
+            return Ok(tenant);
+        }
+        let project = name.into();
+        let place = timeout(PATIENCE, self.reading_projects.take(&project, 1)).await;
+        let _place = place.map_err(|_| Error::Unavailable(LATE))?;
+        if let Some(tenant) = self.fresh(name) {
+            return Ok(tenant);
         }
         let changes = self.changes.load(Ordering::SeqCst);
-        let tenant = projects::store::tenant(&self.db, name, &self.defaults).await?;
-        let mut tenant = tenant.ok_or(Error::NotFound("project"))?;
-        if tenant.quotas.rows.is_some() {
-            tenant.room = self.rates.room(&tenant.name);
-        }
-        let tenant = Arc::new(tenant);
+        let stored = projects::store::stored(&self.db, name).await?.ok_or(Error::NotFound("project"))?;
+        let known =
+            self.projects.lock().expect("never poisoned").get(name).map(|(_, known)| Arc::clone(known));
+        let tenant = match known.filter(|known| known.version == stored.version) {
+            Some(known) => {
+                known.policy.rest();
+                known
+            }
+            None => {
+                let mut tenant = stored.tenant(&self.defaults).await?;
+                if tenant.quotas.rows.is_some() {
+                    tenant.room = self.rates.room(&tenant.name);
+                }
+                Arc::new(tenant)
+            }
+        };
         let mut projects = self.projects.lock().expect("never poisoned");
         if changes == self.changes.load(Ordering::SeqCst) {
-            projects.insert(Arc::clone(&tenant.name), (Instant::now(), Arc::clone(&tenant)));
+            if projects.len() >= MANY_PROJECTS {
+                projects.retain(|_, (read, _)| read.is_some_and(|read| read.elapsed() < FRESH));
+            }
+            projects.insert(Arc::clone(&tenant.name), (Some(Instant::now()), Arc::clone(&tenant)));
         }
         drop(projects);
         Ok(tenant)
     }
+
+    /// Returns a project that was read recently.
+    fn fresh(&self, name: &str) -> Option<Arc<Tenant>> {
+        let projects = self.projects.lock().expect("never poisoned");
+        let (read, tenant) = projects.get(name)?;
+        read.is_some_and(|read| read.elapsed() < FRESH).then(|| Arc::clone(tenant))
+    }
 }
+
+/// How long a request waits for another one that reads its project.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The refusal of a request that has waited for that.
+const LATE: &str = "the project's settings could not be read in time; try again";
 
 /// The refusal of a request without a key.
 const NEEDED: &str = "a key is needed: Authorization: Bearer <key>";

@@ -16,9 +16,8 @@ use utoipa::{PartialSchema, ToSchema};
 use super::capture::Capture;
 use super::hash_key::HashKey;
 use super::kept::Kept;
-use super::redact::{GroupName, RedactRules, Redaction, Redactor, Texts};
+use super::redact::{GroupName, Redaction, Redactor, Texts};
 use crate::domain::{Domain, Event};
-use crate::error::Result;
 
 /// A posted value that can be reduced to what is not text.
 pub trait Private: Sized {
@@ -59,10 +58,8 @@ pub struct Policy {
 impl Policy {
     /// Makes the policy of a project's choice. `default` is the server's setting for domains that the project
     /// does not mention, and `key` the key of the project's hashes.
-    pub fn new(choice: Option<&Choice>, default: Capture, rules: &RedactRules, key: HashKey) -> Result<Self> {
-        let redactor = rules.redactor(&key).map_err(|(_, detail)| {
-            anyhow::anyhow!("the project's settings contain an invalid expression: {detail}")
-        })?;
+    #[must_use]
+    pub fn new(choice: Option<&Choice>, default: Capture, redactor: Redactor, key: HashKey) -> Self {
         let capture = |domain: Domain| {
             let chosen = match choice {
                 None => default,
@@ -71,7 +68,7 @@ impl Policy {
             };
             if domain.has_metadata() || chosen == Capture::Full { chosen } else { Capture::Off }
         };
-        Ok(Self { captures: Domain::ALL.map(capture), redactor: Arc::new(redactor), key })
+        Self { captures: Domain::ALL.map(capture), redactor: Arc::new(redactor), key }
     }
 
     /// Returns how much the project keeps in `domain`.
@@ -102,6 +99,11 @@ impl Policy {
         let mut counting = Redaction::counting(&self.redactor, &self.key);
         show(&mut counting);
         counting.is_long()
+    }
+
+    /// Gives the project's own expressions their spare time again.
+    pub fn rest(&self) {
+        self.redactor.rest();
     }
 
     /// Returns the key of the project's hashes.

@@ -72,6 +72,7 @@ async fn put_project(
     Json(settings): Json<Settings>,
 ) -> Result<impl IntoResponse> {
     caller.expect_project(&project)?;
+    settings.redact.check_expressions(&caller.project).await?;
     let mut transaction = db::begin(&app.db).await?;
     let (project, made) = store::put(&mut *transaction, &project, &settings, app.keyring.capture()).await?;
     let action = if made { Action::ProjectMade } else { Action::SettingsChanged };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sqlx::PgExecutor;
 use sqlx::types::Json;
+use sqlx::{FromRow, PgExecutor};
 
 use super::room::Room;
 use super::{Defaults, Project, Settings, Tenant};
@@ -21,18 +21,47 @@ pub async fn exists(db: impl PgExecutor<'_>, project: &str) -> Result<bool> {
     Ok(sqlx::query_scalar(sql).bind(project).fetch_one(db).await?)
 }
 
+/// What is stored of a project.
+#[derive(FromRow)]
+pub struct Stored {
+    name: String,
+    settings: Json<Settings>,
+    hash_key: Vec<u8>,
+    /// What is different after each change.
+    pub version: String,
+}
+
+/// Returns what is stored of a project, or none if there is no such project.
+pub async fn stored(db: impl PgExecutor<'_>, project: &str) -> Result<Option<Stored>> {
+    let sql = "select name, settings, hash_key, md5(settings::text || hash_key::text) as version
+               from projects where name = $1";
+    Ok(sqlx::query_as(sql).bind(project).fetch_optional(db).await?)
+}
+
 /// Returns the project with what is needed to write its events, or none if there is no such project.
 pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults) -> Result<Option<Tenant>> {
-    let sql = "select settings, hash_key, md5(settings::text) from projects where name = $1";
-    let found: Option<(Json<Settings>, Vec<u8>, String)> =
-        sqlx::query_as(sql).bind(project).fetch_optional(db).await?;
-    let tenant = |(Json(settings), key, version): (Json<Settings>, Vec<u8>, String)| {
+    match stored(db, project).await? {
+        Some(stored) => stored.tenant(defaults).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+impl Stored {
+    /// Makes what is needed to write the project's events. If the project has expressions of its own, they are compiled on a
+    /// thread that serves no requests.
+    pub async fn tenant(self, defaults: &Defaults) -> Result<Tenant> {
+        let Self { name, settings: Json(settings), hash_key, version } = self;
         let Settings { capture, redact, retention_days, quotas, searches, messages: own_messages, memories } =
             &settings;
+        let name: Arc<str> = name.into();
+        let key = HashKey::new(hash_key);
+        let redactor = redact.redactor_apart(&name, &key).await.map_err(|(_, detail)| {
+            anyhow::anyhow!("the project's settings contain an invalid expression: {detail}")
+        })?;
         Ok(Tenant {
-            name: project.into(),
+            name,
             version,
-            policy: Policy::new(capture.as_ref(), defaults.capture, redact, HashKey::new(key))?,
+            policy: Policy::new(capture.as_ref(), defaults.capture, redactor, key),
             retention: retention_days.clone().unwrap_or_default(),
             quotas: quotas.clone(),
             room: Arc::new(Room::default()),
@@ -44,8 +73,7 @@ pub async fn tenant(db: impl PgExecutor<'_>, project: &str, defaults: &Defaults)
             },
             memories: memories.clone(),
         })
-    };
-    found.map(tenant).transpose()
+    }
 }
 
 /// Returns the project with its settings, or none if there is no such project. `default` is the server's

@@ -4,6 +4,7 @@
 //! match: one pass over a text finds the anchors in it, and most texts have none.
 
 mod commands;
+mod custom;
 mod named;
 mod private_keys;
 mod random;
@@ -13,14 +14,15 @@ mod secrets;
 mod texts;
 
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use nix::time::{ClockId, clock_gettime};
-use regex::{Captures, Match, Regex, RegexBuilder};
+use regex::{Captures, Match, Regex};
 
+use self::custom::Expression;
 use self::random::{is_random, is_very_random};
 use super::hash_key::HashKey;
 
@@ -33,9 +35,6 @@ pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];
 
 /// The name that all rules of projects have in metrics.
 pub const CUSTOM: &str = "custom";
-
-/// The maximum number of bytes that one custom expression may take when compiled.
-const CUSTOM_SIZE: usize = 64 << 10;
 
 /// The processor time that custom expressions may take with a text, and with each byte of it. Most need a tenth of it.
 const CUSTOM_TIME: (Duration, Duration) = (Duration::from_micros(50), Duration::from_nanos(200));
@@ -144,7 +143,7 @@ impl Builtin {
 /// Replaces the private spans of texts by a project's rules.
 pub struct Redactor {
     builtin: &'static Builtin,
-    custom: Vec<Regex>,
+    custom: Vec<Expression>,
     /// The names of the custom rules, whose numbers follow those of the built-in ones.
     custom_names: Vec<Box<str>>,
     /// What is left of [`CUSTOM_SPARE`].
@@ -178,9 +177,7 @@ impl Redactor {
     ) -> Result<Self, (usize, String)> {
         let builtin = Builtin::of(builtin);
         let compile = |(number, (_, expression)): (usize, &(&str, &str))| {
-            let regex =
-                RegexBuilder::new(expression).size_limit(CUSTOM_SIZE).dfa_size_limit(CUSTOM_SIZE).build();
-            regex.map_err(|error| (number, error.to_string()))
+            Expression::new(expression).map_err(|error| (number, error))
         };
         Ok(Self {
             builtin,
@@ -189,6 +186,11 @@ impl Redactor {
             spare: Mutex::new(CUSTOM_SPARE),
             tags,
         })
+    }
+
+    /// Gives the custom expressions their spare time again.
+    pub(super) fn rest(&self) {
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = CUSTOM_SPARE;
     }
 
     /// Returns whether there are custom rules, whose expressions may take long.
@@ -260,8 +262,8 @@ impl Redactor {
         let begun = processor_time();
         let end = begun + own + *spare();
         let most = spans.len() + most;
-        for (number, regex) in self.custom.iter().enumerate() {
-            collect_until(end, most, regex, text, self.builtin.names.len() + number, spans);
+        for (number, expression) in self.custom.iter().enumerate() {
+            collect_until(end, most, expression, text, self.builtin.names.len() + number, spans);
         }
         let beyond = processor_time().saturating_sub(begun).saturating_sub(own);
         let mut spare = spare();
@@ -321,19 +323,26 @@ fn token_at<'a>(text: &'a str, at: usize, regex: &Regex) -> Option<&'a str> {
 
 /// Adds the spans of a text that match, until this thread has taken so much processor time, or there are more than `most`.
 /// The rest of the text is a span then.
-fn collect_until(end: Duration, most: usize, regex: &Regex, text: &str, rule: usize, spans: &mut Vec<Span>) {
+fn collect_until(
+    end: Duration,
+    most: usize,
+    expression: &Expression,
+    text: &str,
+    rule: usize,
+    spans: &mut Vec<Span>,
+) {
     if processor_time() > end {
         spans.push(Span { start: 0, end: text.len(), rule });
         return;
     }
-    for captures in regex.captures_iter(text) {
+    expression.each_match(text, |whole, meant| {
         if spans.len() >= most || processor_time() > end {
-            let start = captures.get(0).map_or(0, |found| found.start());
-            spans.push(Span { start, end: text.len(), rule });
-            return;
+            spans.push(Span { start: whole.start, end: text.len(), rule });
+            return ControlFlow::Break(());
         }
-        spans.extend(meant(&captures).map(|found| Span { start: found.start(), end: found.end(), rule }));
-    }
+        spans.extend(meant.map(|Range { start, end }| Span { start, end, rule }));
+        ControlFlow::Continue(())
+    });
 }
 
 /// Returns the part of a match that its expression is about, unless it is empty: the first of its groups that are part of

@@ -388,3 +388,18 @@ async fn a_key_that_may_only_write_is_not_shown_records_whose_ids_can_be_compute
         assert!(shown.to_string().contains("needle"), "{shown}");
     }
 }
+
+#[tokio::test]
+async fn the_settings_of_a_project_are_compiled_once_for_all_requests_until_they_change() {
+    let service = Service::open().await;
+    let custom = |regex: &str| json!({"redact": {"custom": [{"name": "n", "regex": regex}]}});
+    service.put("/v1/projects/default", &custom("a+")).await.expect(200);
+    let keyring = service.keyring();
+    let read = async || keyring.tenant("default").await.expect("the project");
+    let together = futures_util::future::join_all((0..20).map(|_| read())).await;
+    assert!(together.iter().all(|tenant| std::sync::Arc::ptr_eq(tenant, &together[0])));
+    service.put("/v1/projects/other", &json!({})).await.expect(201);
+    assert!(std::sync::Arc::ptr_eq(&read().await, &together[0]), "another project has changed");
+    service.put("/v1/projects/default", &custom("b+")).await.expect(200);
+    assert!(!std::sync::Arc::ptr_eq(&read().await, &together[0]));
+}
