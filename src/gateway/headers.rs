@@ -124,9 +124,12 @@ pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
     passing.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Returns the headers of a provider's response that are forwarded to the client.
+/// Returns the headers of a provider's response that are forwarded to the client. What a header of ours says comes from us.
 pub(super) fn returned(headers: &HeaderMap) -> HeaderMap {
-    let passing = headers.iter().filter(|(name, _)| !OF_CONNECTION.contains(name) && *name != "keep-alive");
+    let passes = |name: &HeaderName| {
+        !OF_CONNECTION.contains(name) && *name != "keep-alive" && !name.as_str().starts_with("gleaner-")
+    };
+    let passing = headers.iter().filter(|(name, _)| passes(name));
     passing.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
@@ -158,6 +161,19 @@ mod tests {
         assert_eq!(passed, ["anthropic-beta", "content-type", "openai-organization"]);
         let options = Options::of(&sent).expect("reads");
         assert!(!format!("{options:?}").contains("theirs"));
+    }
+
+    #[test]
+    fn no_provider_speaks_in_our_name() {
+        let answered = headers(&[
+            ("gleaner-recorded", "no"),
+            ("x-request-id", "r"),
+            ("content-length", "5"),
+            ("date", "d"),
+        ]);
+        let mut passed: Vec<_> = returned(&answered).keys().map(ToString::to_string).collect();
+        passed.sort();
+        assert_eq!(passed, ["date", "x-request-id"]);
     }
 
     #[test]

@@ -40,6 +40,10 @@ impl<'a> Pieces<'a> {
 pub struct Events {
     line: Vec<u8>,
     data: Option<String>,
+    /// Whether the last line ended with a carriage return, to which a line feed that follows belongs.
+    has_returned: bool,
+    /// Whether the first line is over, which may begin with a byte order mark.
+    has_begun: bool,
 }
 
 /// The most bytes of an event that are kept; what has more is no event of a provider.
@@ -49,11 +53,16 @@ impl Events {
     /// Takes further bytes. Returns the data of the events that they complete.
     pub fn push(&mut self, mut bytes: &[u8]) -> Vec<String> {
         let mut events = Vec::new();
-        while let Some(end) = memchr::memchr(b'\n', bytes) {
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
+            let is_rest_of_end = end == 0 && bytes[0] == b'\n' && self.has_returned;
+            self.has_returned = bytes[end] == b'\r';
             self.line.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end + 1..];
-            events.extend(self.end_of_line());
+            if !is_rest_of_end {
+                events.extend(self.end_of_line());
+            }
         }
+        self.has_returned &= bytes.is_empty();
         if self.size() + bytes.len() <= LONGEST {
             self.line.extend_from_slice(bytes);
         }
@@ -68,7 +77,7 @@ impl Events {
 
     /// Forgets the event that is not complete.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { has_begun: self.has_begun, ..Self::default() };
     }
 
     /// Ends the stream. Returns the data of an event that was complete but for the empty line after it.
@@ -79,7 +88,8 @@ impl Events {
 
     fn end_of_line(&mut self) -> Option<String> {
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
-        let line = line.trim_end_matches('\r');
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let line = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(&line);
         if line.is_empty() {
             return self.data.take();
         }
@@ -124,6 +134,18 @@ pub(crate) mod tests {
         let stream = ": ping\n\nevent: x\ndata: {\"a\": 1}\r\n\r\ndata:one\ndata: two\n\ndata: [DONE]";
         assert_eq!(events.push(stream.as_bytes()), ["{\"a\": 1}", "one\ntwo"]);
         assert_eq!(events.finish().as_deref(), Some("[DONE]"));
+    }
+
+    #[test]
+    fn a_stream_may_begin_with_a_byte_order_mark_and_end_lines_in_three_ways() {
+        for end in ["\n", "\r", "\r\n"] {
+            let stream = "\u{feff}data: one||data: two|data: three||data: \u{feff}||".replace('|', end);
+            let expected = ["one", "two\nthree", "\u{feff}"];
+            assert_eq!(Events::default().push(stream.as_bytes()), expected, "{end:?}");
+            let mut events = Events::default();
+            let by_byte: Vec<_> = stream.bytes().flat_map(|byte| events.push(&[byte])).collect();
+            assert_eq!(by_byte, expected, "{end:?}");
+        }
     }
 
     #[test]
