@@ -297,7 +297,9 @@ impl<'a, L: Listener> Intake<'a, L> {
                 read.redacted += spans;
                 read.context.complete(&mut entry);
                 if entry.session.is_none() {
+                    // An erasure of the session finds the source by it.
                     entry.session = self.origin.session().map(str::to_owned);
+                    read.context.session.clone_from(&entry.session);
                 }
                 if entry.prompt.is_some() && self.origin.learns() {
                     read.prompts.push(entry.clone());

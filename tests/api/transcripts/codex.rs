@@ -174,3 +174,27 @@ async fn what_a_session_goes_on_with_after_its_erasure_is_erased_by_its_name_too
     assert_eq!(service.delete(&erase).await.expect(200)["searches"], 1);
     assert_eq!(found(&service, "needle").await, [json!(null); 0]);
 }
+
+#[tokio::test]
+async fn where_a_session_works_that_goes_on_after_its_erasure_is_erased_by_its_name_too() {
+    let service = Service::open().await;
+    let session = "01946983-4c40-7a1c-9d3e-5b0f6c2e8a71";
+    let source = format!("/v1/transcripts?agent=codex&source=rollout-2026-03-01T10-00-00-{session}.jsonl");
+    let post = async |line: Value| service.post_text(&source, "application/x-ndjson", text(&[line])).await;
+    let erase = format!("/v1/sessions/{session}");
+    let turn = |at: u32| rollout(at, "turn_context", &json!({"turn_id": "turn-2", "cwd": "/src/needle"}));
+    let head = json!({"id": session, "timestamp": time(0), "cwd": "/src/app", "cli_version": "0.169.0"});
+    post(rollout(0, "session_meta", &head)).await.expect(200);
+    service.delete(&erase).await.expect(200);
+    post(turn(1)).await.expect(200);
+    service.delete(&erase).await.expect(200);
+    assert!(!service.dump().await.contains("needle"));
+
+    // Of this one, the head came while nothing was stored.
+    service.put("/v1/projects/default", &json!({"capture": "off"})).await.expect(200);
+    post(rollout(2, "session_meta", &head)).await.expect(204);
+    service.put("/v1/projects/default", &json!({"capture": "full"})).await.expect(200);
+    post(turn(3)).await.expect(200);
+    service.delete(&erase).await.expect(200);
+    assert!(!service.dump().await.contains("needle"));
+}
