@@ -39,6 +39,7 @@ create table pairs (
     assistant_text   text,
     tool_calls       json,
     turn             uuid,
+    said             uuid,
     user_chars       bigint not null,
     user_units       double precision not null,
     assistant_chars  bigint not null,
@@ -70,6 +71,7 @@ comment on table pairs is 'What a user said and what the model answered.';
 comment on column pairs.user_text is 'Null: not kept. Neither text has an index: trigrams of both took four fifths of the time that a pair takes to be written.';
 comment on column pairs.tool_calls is 'The tools that the answer calls, as the gateway saw them.';
 comment on column pairs.turn is 'Of a pair that the gateway made: names the human message in its conversation, the same for all pairs that answer it.';
+comment on column pairs.said is 'Of such a pair: sent_messages.content of that message. By it, copies are found even if the send of the pair is erased.';
 comment on column pairs.user_units is 'Length of the text by kinds of characters, of which sizes are estimated; see rules/estimate.rs.';
 comment on column pairs.tokens is 'The measured size, from usage that the provider reported. tokens_model says of which model; null: of any.';
 comment on column pairs.revision is 'Counts edits of the texts from a random number on, so that sends of an erased pair do not show the texts of one that is posted with its id. Earlier texts are rows of pair_revisions.';

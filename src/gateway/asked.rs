@@ -130,6 +130,7 @@ impl Asked {
         let mut sent = SentMessage::new(session, self.passed.messages.last(), message, raw);
         if begins {
             sent.turn = Some(sent.id);
+            self.passed.said = Some(sent.content);
             self.passed.turns.push((sent.id, Length::default()));
         }
         match self.passed.turns.last_mut() {

@@ -20,6 +20,8 @@ pub struct Passed {
     pub turns: Vec<(Uuid, Length)>,
     /// The id of the new message. None if no human has said anything.
     pub turn: Option<Uuid>,
+    /// Identifies that message in the session whatever came before it.
+    pub said: Option<Uuid>,
     /// The length of that message and of what followed it.
     pub user: Length,
     /// The length of what every request of the conversation carries: the system message and the tools.
@@ -94,7 +96,12 @@ fn same_when_sent_again(mut message: Value) -> Value {
 impl Passed {
     fn ids(&mut self) -> impl Iterator<Item = &mut Uuid> {
         let turns = self.turns.iter_mut().map(|(turn, _)| turn);
-        self.messages.iter_mut().flat_map(SentMessage::ids).chain(turns).chain(&mut self.turn)
+        self.messages
+            .iter_mut()
+            .flat_map(SentMessage::ids)
+            .chain(turns)
+            .chain(&mut self.turn)
+            .chain(&mut self.said)
     }
 
     /// Replaces in every message what the project's rules say. Ids are made of what was sent, so they are hidden.

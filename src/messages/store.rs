@@ -221,8 +221,9 @@ pub async fn delete_before(
     // Sends are locked first, then pairs, as the writer locks them.
     let sends = SENDS.lock_oldest(connection, project, time, most).await?;
     let pairs = PAIRS.lock_oldest(connection, project, time, most).await?;
-    let sends = delete_sends(connection, project, &sends).await?;
+    // The messages of these sends lead to the answers of these pairs, which other sends may carry, too.
     let pairs = super::tables::delete_pairs(connection, project, &pairs).await?;
+    let sends = delete_sends(connection, project, &sends).await?;
     Ok(Erased { pairs, sends })
 }
 

@@ -40,6 +40,7 @@ pub(super) struct PairRow<'a> {
     pub(super) state: PairState,
     pub(super) tokens: Option<i64>,
     pub(super) turn: Option<Uuid>,
+    pub(super) said: Option<Uuid>,
     pub(super) send_id: Option<Uuid>,
     pub(super) created_at: Timestamp,
     pub(super) hash: &'a [u8],
@@ -64,6 +65,7 @@ impl<'a> PairRow<'a> {
             state: if new.assistant_text.is_some() { PairState::Complete } else { PairState::Idle },
             tokens: new.tokens,
             turn: None,
+            said: None,
             send_id: None,
             created_at: start.created_at,
             hash: &start.hash,
@@ -91,6 +93,7 @@ columns! {
         "tokens": "bigint" = row.tokens,
         "tokens_model": "text" = row.tokens.and(row.model),
         "turn": "uuid" = row.turn,
+        "said": "uuid" = row.said,
         "send_id": "uuid" = row.send_id,
         "created_at": "timestamptz" = row.created_at,
         "request_hash": "bytea" = row.hash,
@@ -192,8 +195,7 @@ pub(super) async fn delete_pairs(
     // in the session, whatever followed it there, and each of these messages elsewhere, because a request may begin with any.
     const COPIES: &str = "
         with recursive said as materialized (
-            select distinct m.content from pairs p join sent_messages m on m.project = $1 and m.id = p.turn
-            where p.project = $1 and p.id = any($2)
+            select distinct said as content from pairs where project = $1 and id = any($2) and said is not null
         ), copy as (
             select m.id, m.turn, m.content from said
             join sent_messages m on m.project = $1 and m.content = said.content and m.turn = m.id

@@ -75,6 +75,7 @@ impl Planned<'_> {
 
     fn pair(&self) -> PairRow<'_> {
         let again = || self.reasked.as_ref()?.user_text.as_deref();
+        let passed = self.start.passed.as_ref();
         PairRow {
             id: self.start.pair_id,
             topic_id: self.topic_id(),
@@ -88,7 +89,8 @@ impl Planned<'_> {
             color_flag: None,
             state: PairState::Sending,
             tokens: None,
-            turn: self.start.passed.as_ref().and_then(|passed| passed.turn),
+            turn: passed.and_then(|passed| passed.turn),
+            said: passed.and_then(|passed| passed.said),
             send_id: Some(self.id),
             created_at: self.start.created_at,
             hash: &self.start.hash,

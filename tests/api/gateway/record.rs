@@ -12,6 +12,10 @@ async fn stored(service: &Service, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count")
 }
 
+fn id<'a>(send: &'a Value, name: &str) -> &'a str {
+    send[name].as_str().expect("a text")
+}
+
 const MESSAGES_KEPT: &str = "select count(*) from sent_messages where message is not null";
 
 #[tokio::test]
@@ -78,6 +82,57 @@ async fn a_pair_that_is_erased_leaves_no_text_in_requests_without_what_came_befo
         ["three", "answer", "four"]
     );
     assert_eq!(stored(&service, MESSAGES_KEPT).await, 6);
+}
+
+#[tokio::test]
+async fn a_pair_that_is_erased_after_its_send_leaves_no_text_in_requests_that_began_otherwise() {
+    let (service, _) = provider::service().await;
+    let request = |at: &str, texts: &[&str]| {
+        let mut body = chat("m", texts);
+        let messages = body["messages"].as_array_mut().expect("messages");
+        messages.insert(0, json!({"role": "system", "content": format!("It is {at}.")}));
+        body
+    };
+    let erasures: [fn(&Value, &Value) -> Vec<String>; 3] = [
+        |first, _| {
+            vec![format!("/v1/sends/{}", id(first, "id")), format!("/v1/pairs/{}", id(first, "pair_id"))]
+        },
+        |first, _| {
+            vec![format!("/v1/records/{}", id(first, "id")), format!("/v1/records/{}", id(first, "pair_id"))]
+        },
+        // What is left is younger.
+        |_, last| vec![format!("/v1/records?before={}&domain=messages", id(last, "created_at"))],
+    ];
+    for (session, erasure) in ["a", "b", "c"].into_iter().zip(erasures) {
+        let session = [("gleaner-session", session)];
+        call(&service, CHAT, &session, &request("10:00", &["needle one"])).await.expect(200);
+        let first = sent(&service).await;
+        let later = request("10:01", &["needle one", "needle answer", "two"]);
+        call(&service, CHAT, &session, &later).await.expect(200);
+        for path in erasure(&first, &sent(&service).await) {
+            let answer = service.delete(&path).await;
+            assert!(answer.status.is_success(), "{path}");
+        }
+        assert!(!service.dump().await.contains("needle"));
+        let later = sent(&service).await;
+        let left = column(later["messages"].as_array().expect("messages"), "content");
+        assert_eq!(left, ["It is 10:01.", "two"]);
+    }
+}
+
+#[tokio::test]
+async fn the_answers_of_pairs_that_grow_old_with_their_sends_leave_no_text_in_younger_requests() {
+    let (service, _) = provider::service().await;
+    let session = [("gleaner-session", "s")];
+    call(&service, CHAT, &session, &chat("m", &["one"])).await.expect(200);
+    call(&service, CHAT, &session, &chat("m", &["one", "needle answer", "two"])).await.expect(200);
+    let middle = json!({"model": "m", "messages": [
+        {"role": "assistant", "content": "needle answer"}, {"role": "user", "content": "three"}]});
+    call(&service, CHAT, &session, &middle).await.expect(200);
+    let before = format!("/v1/records?before={}", id(&sent(&service).await, "created_at"));
+    let erased = service.delete(&before).await.expect(200)["erased"].clone();
+    assert_eq!((&erased["sends"], &erased["pairs"]), (&json!(2), &json!(2)));
+    assert!(!service.dump().await.contains("needle"));
 }
 
 #[tokio::test]
