@@ -36,7 +36,8 @@ pub struct NewSend {
     /// The topic of the pair that the send creates. The default is the topic of the pair in `reask_of`.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub topic_id: OptionalName,
-    /// The name of the agent session that the send belongs to. Erasing the session erases the send and its pair.
+    /// The name of the agent session that the send belongs to. Erasing the session erases the send and its pair. The
+    /// default is the session of the pair in `reask_of`.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub session_id: OptionalName,
     /// The stored pairs that are visible. Without this field and `pairs`, there is no history.

@@ -163,6 +163,7 @@ pub(super) struct Reasked {
     pub(super) user_chars: i64,
     pub(super) user_units: f64,
     pub(super) topic_id: Option<String>,
+    pub(super) session_id: Option<String>,
     pub(super) model: Option<String>,
 }
 
@@ -180,7 +181,8 @@ pub(super) async fn lock_pair(
     id: Uuid,
 ) -> sqlx::Result<Option<Reasked>> {
     const SQL: &str = "
-        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, model from pairs
+        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, session_id, model
+        from pairs
         where project = $1 and id = $2 for update";
     sqlx::query_as(SQL).bind(project).bind(id).fetch_optional(connection).await
 }

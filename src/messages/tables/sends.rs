@@ -13,12 +13,12 @@ use super::messages::{
 };
 use super::{PairRow, Pairs, insert_pairs_from};
 use crate::db::insert::{self, Columns as _, columns};
+use crate::messages::GivenPair;
 use crate::messages::begun::LockedSend;
 use crate::messages::event::StartSend;
 use crate::messages::passed::Passed;
 use crate::messages::prediction::Predicted;
 use crate::messages::rules::trimming::Stage;
-use crate::messages::{GivenPair, named};
 
 /// A row of a send that begins.
 pub(in crate::messages) struct SendRow<'a> {
@@ -26,6 +26,7 @@ pub(in crate::messages) struct SendRow<'a> {
     pub(in crate::messages) start: &'a StartSend,
     pub(in crate::messages) model: &'a str,
     pub(in crate::messages) topic_id: Option<&'a str>,
+    pub(in crate::messages) session_id: Option<&'a str>,
     pub(in crate::messages) predicted: &'a Predicted,
 }
 
@@ -82,7 +83,7 @@ columns! {
         "stage": "text" = row.stage(),
         "model": "text" = row.model,
         "topic_id": "text" = row.topic_id,
-        "session_id": "text" = named(row.start.new.session_id.as_deref()),
+        "session_id": "text" = row.session_id,
         "system": "text" = row.start.new.system.as_deref().filter(|_| row.start.keeps_text),
         "system_hash": "bytea" = row.start.system_hash.as_deref(),
         "system_tokens": "bigint" = row.predicted.budget.system,

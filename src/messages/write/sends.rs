@@ -33,6 +33,11 @@ impl Planned<'_> {
         own.or_else(|| self.reasked.as_ref()?.topic_id.as_deref())
     }
 
+    fn session_id(&self) -> Option<&str> {
+        let own = named(self.start.new.session_id.as_deref());
+        own.or_else(|| self.reasked.as_ref()?.session_id.as_deref())
+    }
+
     fn user(&self) -> Length {
         let again = self.reasked.as_ref().map(Reasked::length).unwrap_or_default();
         self.start.user.unwrap_or(again)
@@ -70,7 +75,8 @@ impl Planned<'_> {
 
     fn row(&self) -> SendRow<'_> {
         let Self { id, start, predicted, .. } = self;
-        SendRow { id: *id, start, model: self.model(), topic_id: self.topic_id(), predicted }
+        let (topic_id, session_id) = (self.topic_id(), self.session_id());
+        SendRow { id: *id, start, model: self.model(), topic_id, session_id, predicted }
     }
 
     fn pair(&self) -> PairRow<'_> {
@@ -79,7 +85,7 @@ impl Planned<'_> {
         PairRow {
             id: self.start.pair_id,
             topic_id: self.topic_id(),
-            session_id: named(self.start.new.session_id.as_deref()),
+            session_id: self.session_id(),
             model: Some(self.model()),
             user_text: self.start.new.user_text.as_deref().or_else(again).filter(|_| self.start.keeps_text),
             assistant_text: None,

@@ -171,6 +171,18 @@ async fn a_failed_pair_is_asked_again_with_what_is_visible_now() {
     service.get(&format!("/v1/pairs/{}", asked["pair_id"].as_str().expect("an id"))).await.expect(200);
 }
 
+#[tokio::test]
+async fn what_is_asked_again_stays_in_its_session_and_is_erased_with_it() {
+    let (service, _) = with_pairs(&[]).await;
+    let (address, send) = started(&service, &json!({"user_text": "needle", "session_id": "s"})).await;
+    service.post(&format!("{address}/finalize"), &overflow()).await.expect(200);
+    let again = json!({"mode": "record", "reask_of": send["pair_id"]});
+    let again = service.post("/v1/sends", &again).await.expect(201);
+    assert_eq!((&again["session_id"], &again["pair"]["session_id"]), (&json!("s"), &json!("s")));
+    service.delete("/v1/sessions/s").await.expect(200);
+    assert!(!service.dump().await.contains("needle"));
+}
+
 /// Makes a pair whose send failed.
 async fn failed(service: &Service) -> Value {
     let (address, send) = started(service, &json!({})).await;
