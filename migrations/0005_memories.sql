@@ -144,7 +144,7 @@ create table unasked_help (
     session_id text not null,
     kind       text not null check (kind in ('memory', 'file', 'example')),
     subject    uuid not null,
-    signs      bigint[] not null,
+    signs      bigint[],
     held_out   boolean not null,
     shown_at   timestamptz not null,
     used_at    timestamptz,
@@ -154,9 +154,10 @@ create table unasked_help (
 create index unasked_help_session on unasked_help (project, session_id);
 create index unasked_help_open on unasked_help (project, session_id) where used_at is null;
 create index unasked_help_shown on unasked_help (project, shown_at);
+create index unasked_help_subject on unasked_help (subject, project) where signs is not null;
 
 comment on table unasked_help is 'What an agent was told without a question, once for each session.';
 comment on column unasked_help.id is 'Derived from the session and the subject.';
 comment on column unasked_help.subject is 'The memory, association or log. It may be erased by now.';
-comment on column unasked_help.signs is 'Keyed hashes of what the agent writes or opens where it uses this. None: its use cannot be told.';
+comment on column unasked_help.signs is 'Keyed hashes of what the agent writes or opens where it uses this. None: its use cannot be told. Null: erased with the memory or the log.';
 comment on column unasked_help.held_out is 'It was not shown, so that it can be told what happens without.';

@@ -43,6 +43,20 @@ pub async fn lock_some(
     query.fetch_all(connection).await
 }
 
+/// Forgets by which names it is seen that agents use these records of a kind, which they were shown unasked.
+pub async fn forget_signs(
+    connection: &mut PgConnection,
+    project: &str,
+    kind: &str,
+    records: &[Uuid],
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update unasked_help set signs = null
+        where project = $1 and subject = any($3) and kind = $2 and signs is not null";
+    sqlx::query(SQL).bind(project).bind(kind).bind(records).execute(connection).await?;
+    Ok(())
+}
+
 /// What happens to what was learned from records that are erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learned {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{Attempt, Generation, Rating, pairs};
 use crate::db;
 use crate::db::aged::Aged;
-use crate::db::erased::Counts;
+use crate::db::erased::{Counts, forget_signs};
 use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::exports::forget::forget;
@@ -244,6 +244,7 @@ async fn delete_children(connection: &mut PgConnection, project: &str, logs: Vec
     let attempts =
         sqlx::query(sql).bind(project).bind(&logs).execute(&mut *connection).await?.rows_affected();
     pairs::delete(connection, project, &logs).await?;
+    forget_signs(connection, project, "example", &logs).await?;
     forget(connection, project, &DATASETS, &logs).await?;
     Ok(Erased { generations: logs.len() as u64, attempts })
 }

@@ -254,7 +254,7 @@ pub(super) async fn read(db: &PgPool, project: &str, scope: &Scope) -> Result<Fi
     let rows: Vec<Row> = query.build_query_as().fetch_all(&mut *snapshot).await?;
     let mut query = QueryBuilder::<Postgres>::new(
         "select h.kind, h.held_out, count(distinct h.session_id) as sessions, count(*) as count,
-            count(*) filter (where h.signs <> '{}') as recognizable,
+            count(*) filter (where h.signs is distinct from '{}') as recognizable,
             count(*) filter (where h.used_at is not null) as used
         from unasked_help h where h.project = ",
     );

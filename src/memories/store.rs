@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Memory, SourceType, folder};
 use crate::db::aged::Aged;
-use crate::db::erased::{Counts, Piece, lock_some};
+use crate::db::erased::{Counts, Piece, forget_signs, lock_some};
 use crate::db::rows;
 use crate::error::Result;
 use crate::exports::forget::forget;
@@ -125,6 +125,7 @@ pub(super) async fn delete_all(
     let sql = "update conversation_memories set reason = null, memory_revision = null
         where project = $1 and memory_id = any($2)";
     sqlx::query(sql).bind(project).bind(&erased).execute(&mut *connection).await?;
+    forget_signs(connection, project, "memory", &erased).await?;
     forget(connection, project, &DATASETS, &erased).await?;
     Ok(erased.len() as u64)
 }

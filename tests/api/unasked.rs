@@ -162,6 +162,27 @@ async fn a_memory_counts_as_used_where_the_agent_writes_what_only_the_memory_nam
 }
 
 #[tokio::test]
+async fn a_memory_or_a_log_that_is_erased_leaves_no_sign_in_the_sessions_that_it_has_helped() {
+    let service = service(json!({})).await;
+    note(&service).await;
+    let log = json!({"user_intent": "Create a hedge fund with Jane as director", "domain_name": "cbu",
+        "session_id": "earlier", "success": true, "final_valid_dsl": "(cbu.create_fund :director \"Jane\")"});
+    service.create("/v1/generations", log).await;
+    told(&hook(&service, "s", "memories", &prompt(QUESTION)).await);
+    let asked = prompt("Create a hedge fund with John as director");
+    told(&hook(&service, "t", "examples", &asked).await);
+    service.delete("/v1/sessions/earlier").await.expect(200);
+    let signs = "select count(*) from unasked_help where cardinality(signs) > 0";
+    let signs: i64 = sqlx::query_scalar(signs).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(signs, 0);
+    // The figures stay.
+    for kind in ["memory", "example"] {
+        let shown = figures(&service, kind).await["shown"].clone();
+        assert_eq!((&shown["recognizable"], &shown["used"]), (&json!(1), &json!(0)), "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn help_is_withheld_from_a_share_of_the_sessions_for_comparison() {
     let service = service(json!({"holdout": 0.5})).await;
     note(&service).await;
