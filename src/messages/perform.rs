@@ -189,8 +189,8 @@ impl Script {
         self.sizes.iter().skip(self.trimming.trimmed).sum::<i64>() + self.aut
     }
 
-    /// Performs the send and records the result. It continues until the send has ended, unless the database is
-    /// unavailable. The request holds `memory` for the answers of the provider, too.
+    /// Performs the send and records the result. It continues until the send has ended, unless it is erased
+    /// or the database is unavailable. The request holds `memory` for the answers of the provider, too.
     pub async fn perform(
         mut self,
         app: &App,
@@ -266,13 +266,13 @@ impl Script {
         Performed { text: None, error: Some(error), usage: None, trimming: self.trimming }
     }
 
-    /// Writes an event. It is not a failure if somebody else has ended the send meanwhile.
+    /// Writes an event. It is not a failure if somebody else has ended the send meanwhile, but one if it was erased.
     async fn write(&self, app: &App, tenant: &Arc<Tenant>, event: Event, memory: &Memory) -> Result<()> {
         if !self.keeps {
             return Ok(());
         }
         match app.writer.write(tenant, event, memory).await {
-            Ok(_) | Err(Error::Conflict(_) | Error::NotFound(_)) => Ok(()),
+            Ok(_) | Err(Error::Conflict(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -199,6 +199,27 @@ async fn a_call_ends_whose_send_is_cancelled_by_way_of_another_server() {
 }
 
 #[tokio::test]
+async fn a_send_that_is_erased_does_not_call_the_provider_again() {
+    let (service, asked) = provider::service().await;
+    pairs(&service, &[60; 5]).await;
+    let more = json!({"session_id": "s", "settings": {"chars_per_token": 5, "user_request_allowance": 10}});
+    let body = send("slow", &more);
+    let erased = async {
+        asked.came.notified().await;
+        service.delete("/v1/sessions/s").await.expect(200);
+        asked.go_on.notify_one();
+        asked.came.notified().await;
+    };
+    tokio::select! {
+        answer = service.post("/v1/sends", &body) => {
+            answer.refused(404, &[]);
+        }
+        () = erased => panic!("the provider is called again"),
+    }
+    assert_eq!(asked.calls(), 1);
+}
+
+#[tokio::test]
 async fn what_changes_during_a_send_does_not_change_the_send() {
     let (service, asked) = provider::service().await;
     let ids = pairs(&service, &[5]).await;

@@ -134,12 +134,14 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
         (StatusCode::from_u16(status).expect("a status"), [("x-request-id", "theirs")], axum::Json(error))
             .into_response()
     };
+    if body["model"] == "slow" && body["stream"] != true {
+        asked.go_on.notified().await;
+    }
     if tokens > 300 {
         let message = format!("prompt is too long: {tokens} tokens > 300 maximum");
         return error(400, json!({"error": {"type": "invalid_request_error", "message": message}}));
     }
     match body["model"].as_str().unwrap_or_default() {
-        "slow" if body["stream"] != true => asked.go_on.notified().await,
         "failing" => {
             let times = if body["messages"][0]["content"] == "at length" { 50_000 } else { 1 };
             let message = vec!["Overloaded"; times].join(" ");
