@@ -1,7 +1,7 @@
 //! The statements that write memories and conversations. Those for many rows take a column as an array (see
 //! [`insert`](mod@crate::db::insert)).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use sqlx::PgConnection;
@@ -240,6 +240,16 @@ struct ShownRow<'a> {
     suggest: &'a Suggest,
     shown: &'a Shown,
     rank: i32,
+    /// The revision of the memory's content. None if it was erased meanwhile.
+    revision: Option<i32>,
+}
+
+impl ShownRow<'_> {
+    /// Returns the reason, which has words of the memory and is erased with it.
+    fn reason(&self) -> Option<&str> {
+        let reason = self.shown.reason.as_str();
+        self.revision.and(Some(reason)).filter(|reason| !reason.is_empty())
+    }
 }
 
 columns! {
@@ -249,6 +259,7 @@ columns! {
         "id": "uuid" = row_id(&row.suggest.session, row.shown.memory),
         "session_id": "text" = row.suggest.session.as_str(),
         "memory_id": "uuid" = row.shown.memory,
+        "memory_revision": "int" = row.revision,
         "suggest_id": "uuid" = row.suggest.id,
         "query_id": "uuid" = row.suggest.query,
         "intent_type": "text" = row.suggest.intent.intent_type,
@@ -261,7 +272,7 @@ columns! {
         "recency": "float8" = row.shown.factors.recency,
         "importance": "float8" = row.shown.factors.importance,
         "context_match": "float8" = row.shown.factors.context_match,
-        "reason": "text" = Some(&*row.shown.reason).filter(|reason| !reason.is_empty()),
+        "reason": "text" = row.reason(),
     }
 }
 
@@ -290,9 +301,8 @@ pub(super) async fn insert_suggests(
     });
     static SUGGESTIONS: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "insert into conversation_memories (project, {names}, memory_revision, shown_at)
-            select $1, {values}, m.revision, clock_timestamp() from (select {unnested}) new
-            left join memories m on m.project = $1 and m.id = new.memory_id
+            "insert into conversation_memories (project, {names}, shown_at)
+            select $1, {values}, clock_timestamp() from (select {unnested}) new
             order by new.session_id, new.memory_id
             on conflict do nothing",
             names = insert::names::<Suggestions>(),
@@ -304,16 +314,38 @@ pub(super) async fn insert_suggests(
     let made: Vec<Uuid> =
         sqlx::query_scalar_with(SUGGESTS.as_str(), parameters).fetch_all(&mut *connection).await?;
     let made: HashSet<_> = made.into_iter().collect();
-    let shown: Vec<_> = rows
+    let mut shown: Vec<_> = rows
         .iter()
         .filter(|suggest| made.contains(&suggest.id))
-        .flat_map(|suggest| (1..).zip(&suggest.shown).map(|(rank, shown)| ShownRow { suggest, shown, rank }))
+        .flat_map(|suggest| {
+            let row = |(rank, shown)| ShownRow { suggest, shown, rank, revision: None };
+            (1..).zip(&suggest.shown).map(row)
+        })
         .collect();
     if !shown.is_empty() {
+        let memories: Vec<_> = shown.iter().map(|row| row.shown.memory).collect();
+        let revisions = lock_revisions(connection, project, &memories).await?;
+        for row in &mut shown {
+            row.revision = revisions.get(&row.shown.memory).copied();
+        }
         let parameters = insert::parameters(project, |parameters| Suggestions::bind_all(&shown, parameters))?;
         sqlx::query_with(SUGGESTIONS.as_str(), parameters).execute(connection).await?;
     }
     Ok(made)
+}
+
+/// Returns the revisions of memories, without those that were erased. An erasure waits until what is written about these is
+/// committed, so that it finds that.
+async fn lock_revisions(
+    connection: &mut PgConnection,
+    project: &str,
+    memories: &[Uuid],
+) -> sqlx::Result<HashMap<Uuid, i32>> {
+    const SQL: &str = "
+        select id, revision from memories where project = $1 and id = any($2) order by id for key share";
+    let rows: Vec<(Uuid, i32)> =
+        sqlx::query_as(SQL).bind(project).bind(memories).fetch_all(connection).await?;
+    Ok(rows.into_iter().collect())
 }
 
 columns! {

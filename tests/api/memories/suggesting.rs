@@ -2,6 +2,7 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{ask, notes, suggest};
@@ -189,6 +190,31 @@ async fn a_query_can_be_answered_at_once_and_a_conversation_shows_what_was_sugge
     ask(&service, "t", "Why does AuthMiddleware refuse my JWT?").await;
     let found = suggest(&service, "t", &json!({})).await;
     assert_ne!(found["suggestions"][0]["memory_id"], json!(Uuid::from_u128(1)));
+}
+
+#[tokio::test]
+async fn a_memory_that_is_erased_while_it_is_suggested_leaves_no_word() {
+    const LATE: &str = "
+        create function wait() returns trigger language plpgsql as $$ begin
+            perform pg_advisory_xact_lock(1);
+            return new;
+        end $$;
+        create trigger late before insert on memory_suggests for each row execute function wait()";
+    let service = Service::open().await;
+    notes(&service).await;
+    ask(&service, "s", "Why does AuthMiddleware refuse my JWT?").await;
+    let mut connection = service.connection().await;
+    sqlx::raw_sql(LATE).execute(&mut connection).await.expect("a trigger");
+    let mut holder = connection.begin().await.expect("begins");
+    holder.execute("select pg_advisory_xact_lock(1)").await.expect("locks");
+    let erasure = async {
+        service.blocked(1).await;
+        service.delete(&format!("/v1/memories/{}", Uuid::from_u128(1))).await.gone();
+        holder.commit().await.expect("released");
+    };
+    let body = json!({"confidence_threshold": 0, "max_suggestions": 1});
+    tokio::join!(suggest(&service, "s", &body), erasure);
+    assert!(!service.dump().await.contains("mentions `AuthMiddleware`"));
 }
 
 #[tokio::test]
