@@ -166,6 +166,18 @@ struct Span {
     rule: usize,
 }
 
+/// Puts spans in their order and apart from each other. One that begins within another one is replaced together with it.
+fn merge(spans: &mut Vec<Span>) {
+    spans.sort_unstable();
+    spans.dedup_by(|next, span| {
+        let is_within = next.start < span.end;
+        if is_within {
+            span.end = span.end.max(next.end);
+        }
+        is_within
+    });
+}
+
 impl Redactor {
     /// Makes a redactor of some of the [`BUILTIN`] rules, and of custom ones, which are names and expressions. With
     /// `tags`, equal spans are replaced by equal texts. Fails with the number of a custom expression that is invalid
@@ -213,15 +225,7 @@ impl Redactor {
             self.collect_custom(text, most, &mut spans);
         }
         spans.retain(|span| span.end > start && !self.is_replaced(text, span));
-        spans.sort_unstable();
-        // A span that begins within another one is replaced together with it.
-        spans.dedup_by(|next, span| {
-            let is_within = next.start < span.end;
-            if is_within {
-                span.end = span.end.max(next.end);
-            }
-            is_within
-        });
+        merge(&mut spans);
         spans
     }
 

@@ -9,6 +9,13 @@ fn redacted(redactor: &Redactor, text: &str) -> String {
     redactor.replace(text, 0, &spans, redactor.tags.as_ref()).unwrap_or_else(|| text.to_owned())
 }
 
+/// Returns a text as it is stored: one that is JSON stays JSON.
+fn stored(redactor: &Redactor, text: &str) -> String {
+    let mut text = text.to_owned();
+    text.texts(&mut Redaction::new(redactor, &HashKey::new(vec![1; 32])));
+    text
+}
+
 /// Characters that look drawn at random, always the same.
 fn random(length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(length as u64);
@@ -115,8 +122,12 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         (format!("{hex32}-us12"), hex32),
         (format!("pat-na1-{}-1234-1234-1234-{}", &hex[..8], &hex[..12]), &hex[..12]),
     ] {
-        let redacted = redacted(&redactor, &text);
-        assert!(redacted.contains("[redacted:secrets]") && !redacted.contains(secret), "{text}: {redacted}");
+        for redacted in [redacted(&redactor, &text), stored(&redactor, &text)] {
+            assert!(
+                redacted.contains("[redacted:secrets]") && !redacted.contains(secret),
+                "{text}: {redacted}"
+            );
+        }
     }
     for text in [
         "pass the value: it passes, as compass: \"north\" does",
@@ -131,6 +142,7 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         "10:30:5432:ok",
     ] {
         assert_eq!(redacted(&redactor, text), text);
+        assert_eq!(stored(&redactor, text), text);
     }
 }
 
@@ -260,8 +272,10 @@ fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the
             let value = drawn(LETTERS_AND_DIGITS, 24 + usize::from(number % 17), number.into());
             let value =
                 if form.starts_with("Access") { drawn(LETTERS_AND_DIGITS, 40, number.into()) } else { value };
-            let text = redacted(&redactor, &form.replace('…', &value));
-            let (_, after) = form.rsplit_once('…').expect("a place");
+            let text = form.replace('…', &value);
+            let (plain, stored) = (redacted(&redactor, &text), stored(&redactor, &text));
+            assert!(!stored.contains(&value) || plain.contains(&value), "{text}: {stored}");
+            let (text, (_, after)) = (plain, form.rsplit_once('…').expect("a place"));
             gone += usize::from(!text.contains(&value) && text.ends_with(after.trim_start_matches('=')));
         }
         assert!(gone >= 95, "{form}: {gone} of 100");
@@ -471,12 +485,26 @@ fn the_name_of_a_value_in_json_may_be_another_string() {
         r#"["mysql", "--password", "…", "--host", "db"]"#,
         r#"{"cmd":"ls\n","args":["--api-key","…"]}"#,
         r#"["X-API-Key","…"]"#,
+        r#"{"command":["curl","-u","bob:…","https://x"]}"#,
+        r#"{"command":["curl","--user","bob:…","https://x"]}"#,
+        r#"["mysql","-u","root","-p…","app"]"#,
+        r#"{"title":"the api token","text":"is …, ok"}"#,
+        r#"{"name":"API_TOKEN","value":"use … here"}"#,
     ] {
         let mut text = json.replace('…', &value);
         let mut redaction = Redaction::new(&redactor, &key);
         text.texts(&mut redaction);
         assert_eq!((text, redaction.spans()), (json.replace('…', "[redacted:secrets]"), 1));
     }
+    // The span of the string as it is written ends before the escape.
+    let text = stored(&redactor, &format!(r#"{{"password": "{value}\u0026{value}"}}"#));
+    assert_eq!(text, r#"{"password": "[redacted:secrets]"}"#);
+    let text =
+        stored(&redactor, &format!(r#"{{"title":"the api token","text":"\u00e9\t{value}\\, \"ok\""}}"#));
+    assert_eq!(text, r#"{"title":"the api token","text":"é\t[redacted:secrets]\\, \"ok\""}"#);
+    let bot = format!("MTI{}.GaBcDe.{}", random(23), random(38));
+    let text = stored(&redactor, &format!(r#"{{"service":"discord","note":"bot is {bot} now"}}"#));
+    assert_eq!(text, r#"{"service":"discord","note":"bot is [redacted:secrets] now"}"#);
     // A span of the text as it is written may begin and end within an escape.
     let json = format!(r#"["--password","\u00e9{value}\n","\n{value}\\"]"#);
     let mut text = json.clone();

@@ -1,13 +1,14 @@
 //! The application of the rules to what clients send.
 
 use std::iter::Peekable;
+use std::ops::Range;
 use std::rc::Rc;
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{MOST_SPANS, Redactor, Span};
+use super::{MOST_SPANS, Redactor, Span, merge};
 use crate::http::clean::clean_json;
 use crate::privacy::hash_key::HashKey;
 use crate::types::{FreeForm, OptionalName};
@@ -120,13 +121,29 @@ impl<'a> Redaction<'a> {
             *bytes += text.len();
             return None;
         }
-        let left = MOST_SPANS.saturating_sub(self.spans as usize);
-        let spans = self.redactor.spans(text, start, left);
-        self.count(&spans);
-        if left == 0 && !spans.is_empty() {
+        let spans = self.redactor.spans(text, start, self.left());
+        self.replaced(text, start, &spans, tags)
+    }
+
+    /// Returns the number of spans that may still be replaced one by one.
+    fn left(&self) -> usize {
+        MOST_SPANS.saturating_sub(self.spans as usize)
+    }
+
+    /// Replaces spans of a text from `start` on. Returns none if there are none.
+    fn replaced(
+        &mut self,
+        text: &str,
+        start: usize,
+        spans: &[Span],
+        tags: Option<&HashKey>,
+    ) -> Option<String> {
+        let is_over = self.left() == 0;
+        self.count(spans);
+        if is_over && !spans.is_empty() {
             return Some(WITHOUT_NAMES.to_owned());
         }
-        self.redactor.replace(text, start, &spans, tags)
+        self.redactor.replace(text, start, spans, tags)
     }
 
     /// Counts spans that are replaced.
@@ -172,14 +189,13 @@ impl<'a> Redaction<'a> {
                     let string = &json[at..at + length(&json[at..])];
                     let after = at + string.len();
                     let is_name = json[after..].trim_ascii_start().starts_with(':');
-                    let first = at_beginning(&mut of_whole, json, at, after);
-                    if let Some(text) = meaning(string) {
+                    let inside = inside(&mut of_whole, json, at, after);
+                    if let Some((text, inside)) = meaning_with(string, inside) {
                         // Names that were different stay different, so that each keeps its value.
                         let new = if is_name {
                             self.redacted_from(&text, 0, Some(self.key))
                         } else {
-                            let first = first.and_then(|span| self.literal(string, span));
-                            self.value(first.as_ref().unwrap_or(&text), name.as_deref()).or(first)
+                            self.value(&text, name.as_deref(), inside)
                         };
                         if let Some(new) = new {
                             redacted.push_str(&json[end..at]);
@@ -200,40 +216,63 @@ impl<'a> Redaction<'a> {
         (self.spans > before).then_some(redacted)
     }
 
-    /// Replaces a span of a JSON string, and returns the text that it means then.
-    fn literal(&mut self, string: &str, span: Span) -> Option<String> {
-        let new = self.redactor.replace(string, 0, &[span], self.redactor.tags.as_ref())?;
-        let text = meaning(&new)?;
-        self.count(&[span]);
-        Some(text)
-    }
-
-    /// Applies the rules to a string of a JSON text, by itself and with the name before it.
-    fn value(&mut self, text: &str, name: Option<&str>) -> Option<String> {
-        let redacted = self.redacted(text);
-        let Some(name) = name else { return redacted };
-        let line = [name, redacted.as_deref().unwrap_or(text)].concat();
-        self.redacted_from(&line, name.len(), self.redactor.tags.as_ref()).or(redacted)
+    /// Applies the rules to a string of a JSON text, by itself and with the name before it. `spans` were found already.
+    fn value(&mut self, text: &str, name: Option<&str>, mut spans: Vec<Span>) -> Option<String> {
+        let tags = self.redactor.tags.as_ref();
+        if is_json(text) {
+            let redacted = self.json(text);
+            let Some(name) = name else { return redacted };
+            let line = [name, redacted.as_deref().unwrap_or(text)].concat();
+            return self.redacted_from(&line, name.len(), tags).or(redacted);
+        }
+        spans.extend(self.redactor.spans(text, 0, self.left()));
+        if let Some(name) = name {
+            let of_line = self.redactor.spans(&[name, text].concat(), name.len(), self.left());
+            spans.extend(of_line.into_iter().map(|Span { start, end, rule }| Span {
+                start: start.saturating_sub(name.len()),
+                end: end - name.len(),
+                rule,
+            }));
+        }
+        merge(&mut spans);
+        self.replaced(text, 0, &spans, tags)
     }
 }
 
 /// Takes the spans of a JSON text that begin before the end of one of its strings, whose quotes are at `start` and before
-/// `end`. Returns the longest that begins with the string's text, by its place in the string. Only what a rule finds behind
-/// another string begins there and nowhere else; within a string, escapes may hide where a span begins.
-fn at_beginning(
+/// `end`. Returns those of what is between the quotes, by their places in the string, in their order and apart from each
+/// other. None begins or ends inside an escape.
+fn inside(
     spans: &mut Peekable<impl Iterator<Item = Span>>,
     json: &str,
     start: usize,
     end: usize,
-) -> Option<Span> {
-    let mut first = None;
+) -> Vec<Span> {
+    let mut inside = Vec::new();
     while let Some(span) = spans.next_if(|span| span.start < end) {
-        if span.start == start + 1 && span.end < end {
-            let backslashes = json[..span.end].bytes().rev().take_while(|byte| *byte == b'\\').count();
-            first = Some(Span { start: 1, end: span.end - start - backslashes % 2, ..span });
+        if start < span.start && span.end < end {
+            let string = &json[start..end];
+            let [begin, end] = [span.start, span.end].map(|at| at - start);
+            let begin = escape_around(string, begin).map_or(begin, |escape| escape.end);
+            let end = escape_around(string, end).map_or(end, |escape| escape.start);
+            if begin < end {
+                inside.push(Span { start: begin, end, ..span });
+            }
         }
     }
-    first
+    merge(&mut inside);
+    inside
+}
+
+/// Returns the escape of a JSON string inside of which a place is.
+fn escape_around(string: &str, at: usize) -> Option<Range<usize>> {
+    let is_escape = |start: &usize| {
+        let backslashes = string.as_bytes()[..=*start].iter().rev().take_while(|byte| **byte == b'\\');
+        backslashes.count() % 2 == 1
+    };
+    let start = (at.saturating_sub(r"\u0000".len() - 1)..at).rev().find(is_escape)?;
+    let length = if string[start + 1..].starts_with('u') { r"\u0000".len() } else { r"\n".len() };
+    (at < start + length).then_some(start..start + length)
 }
 
 /// Returns whether a text is an object or array in JSON, whose strings have escapes.
@@ -248,6 +287,24 @@ fn meaning(string: &str) -> Option<String> {
         clean_json(&mut clean).ok()?;
         serde_json::from_slice(&clean).ok()
     })
+}
+
+/// Returns the text that a JSON string means, with the places in the text of spans of the string.
+fn meaning_with(string: &str, mut spans: Vec<Span>) -> Option<(String, Vec<Span>)> {
+    if spans.is_empty() {
+        return Some((meaning(string)?, spans));
+    }
+    let part = |part: Range<usize>| meaning(&format!("\"{}\"", &string[part]));
+    let (mut text, mut end) = (String::new(), 1);
+    for span in &mut spans {
+        text.push_str(&part(end..span.start)?);
+        let start = text.len();
+        text.push_str(&part(span.start..span.end)?);
+        end = span.end;
+        (span.start, span.end) = (start, text.len());
+    }
+    text.push_str(&part(end..string.len() - 1)?);
+    Some((text, spans))
 }
 
 /// Returns the length of the JSON string with which a text begins.
@@ -346,6 +403,39 @@ impl Texts for FreeForm {
             redaction.json(self.as_str()).and_then(|json| serde_json::from_str(&json).ok())
         {
             *self = redacted;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn spans_of_a_json_string_are_those_of_the_text_that_it_means(
+            units in proptest::collection::vec(prop_oneof![
+                Just("a"), Just("é"), Just(r"\n"), Just(r"\\"), Just(r#"\""#), Just(r"\/"), Just(r"\u0041"), Just(r"\u20ac"),
+            ], 0..12),
+            places in proptest::collection::vec((0_usize..80, 0_usize..80), 0..4),
+        ) {
+            let json = format!("[\"{}\"]", units.concat());
+            let span = |(one, other): (usize, usize)| {
+                let [one, other] = [one, other].map(|at| json.floor_char_boundary(at.min(json.len())));
+                Span { start: one.min(other), end: one.max(other), rule: 0 }
+            };
+            let mut spans: Vec<_> = places.into_iter().map(span).collect();
+            spans.sort_unstable();
+            let (string, end) = (&json[1..json.len() - 1], json.len() - 1);
+            let inside = inside(&mut spans.into_iter().peekable(), &json, 1, end);
+            let literals: Vec<_> = inside.iter().map(|span| string[span.start..span.end].to_owned()).collect();
+            let (text, spans) = meaning_with(string, inside).expect("a string");
+            prop_assert_eq!(Some(text.clone()), meaning(string));
+            for (span, literal) in spans.into_iter().zip(literals) {
+                prop_assert_eq!(Some(text[span.start..span.end].to_owned()), meaning(&format!("\"{literal}\"")));
+            }
         }
     }
 }
