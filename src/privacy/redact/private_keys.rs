@@ -16,8 +16,10 @@ const LONG: usize = 40;
 const CUT: usize = 16;
 /// The maximum number of lines with headers, and of blank ones, before a key.
 const HEADERS: usize = 7;
-/// The maximum number of short lines at the end of a key. The last one may be what a listing has before the end.
-const LAST: usize = 3;
+/// The maximum number of short lines at the end of a key. The last ones may be what a listing or a program has before the end.
+const LAST: usize = 4;
+/// The maximum number of lines of a program between two lines of a key.
+const BETWEEN: usize = 1;
 
 /// Returns the pattern of private keys.
 pub(super) fn pattern() -> Pattern {
@@ -49,16 +51,21 @@ fn keys(text: &str) -> Vec<Range<usize>> {
 
 /// Returns where the key ends with which a text begins, and whether nothing else is behind it.
 fn begun(text: &str) -> Option<(usize, bool)> {
-    let (mut end, mut before, mut last) = (None, 0, 0);
+    let (mut end, mut before, mut last, mut is_cut) = (None, 0, 0, false);
     for line in lines(text) {
         let words = || words(&text[line.clone()]).map(|word| line.start + word.start..line.start + word.end);
         let is_long = words().any(|word| word.len() >= LONG);
-        if is_long && last == 0 {
+        let goes_on = last <= BETWEEN && !is_cut;
+        if is_long && goes_on {
             // Behind a whole line may be the beginning of the next one.
             end = words().filter(|word| word.len() >= CUT).last().map(|word| word.end);
+            last = 0;
         } else if let Some(until) = end {
-            let only = words().next().filter(|word| last == 0 && word.len() >= CUT && words().count() == 1);
+            // A single character is a sign of a program, or the prefix of a string.
+            let is_alone = words().filter(|word| word.len() > 1).count() == 1;
+            let only = words().find(|word| goes_on && is_alone && word.len() >= CUT);
             end = Some(only.map_or(until, |word| word.end));
+            is_cut |= words().any(|word| word.len() >= CUT);
             last += 1;
             if is_long || last > LAST {
                 return Some((until, false));
@@ -76,23 +83,29 @@ fn begun(text: &str) -> Option<(usize, bool)> {
 
 /// Returns where the key begins with which a text ends.
 fn ended(text: &str) -> Option<usize> {
-    let mut start = None;
+    let (mut start, mut short) = (None, 0);
     let lines: Vec<_> = lines(text).collect();
-    for (number, line) in lines.into_iter().rev().enumerate() {
+    for line in lines.into_iter().rev() {
         let mut long = words(&text[line.clone()]).filter(|word| word.len() >= LONG);
-        match long.next() {
-            Some(word) => start = Some(line.start + word.start),
-            None if start.is_some() || number >= LAST => break,
-            None => (),
+        if let Some(word) = long.next() {
+            (start, short) = (Some(line.start + word.start), 0);
+            continue;
+        }
+        short += 1;
+        if short > if start.is_some() { BETWEEN } else { LAST } {
+            break;
         }
     }
     start
 }
 
-/// Returns the lines of a text, also those that escapes of other formats separate.
+/// Returns the lines of a text, also those that escapes of other formats separate. Between two lines that are strings of a
+/// program are the end of the first one, the end of its line in the program, and the marks around them.
 fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
-    static END: LazyLock<Regex> =
-        LazyLock::new(|| builtin(r"(?:\r?\n|\\+n|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])+"));
+    static END: LazyLock<Regex> = LazyLock::new(|| {
+        const END: &str = r"(?:[\r\n]|\\+[nr]|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])";
+        builtin(&format!(r#"{END}(?:[\s"'`+.,;\\()>]*{END})*"#))
+    });
     let mut from = 0;
     let ends = END.find_iter(text).map(|end| end.range()).chain(once(text.len()..text.len()));
     ends.map(move |end| {

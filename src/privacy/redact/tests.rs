@@ -703,6 +703,41 @@ fn a_private_key_goes_also_if_it_was_cut_off() {
         let listed = redacted(&redactor, &listed);
         assert!(listed.ends_with(&format!("-----[redacted:secrets]\n{line}b")), "{listed}");
     }
+    // The lines of the key as strings of programs.
+    let key = format!("{}\n{lines}\n{}", random(62), random(24));
+    let ends = [format!("-----BEGIN {kind}-----"), format!("-----END {kind}-----")];
+    let all = [ends[0].as_str()].into_iter().chain(key.lines()).chain([ends[1].as_str()]);
+    for (before, after) in [
+        ("  \"", "\\n\" +"),
+        ("    + \"", "\\n\""),
+        ("  \"", "\\n\" ."),
+        ("    \"", "\\n\""),
+        ("    b\"", "\\n\""),
+        ("    '", "\\n' \\"),
+        ("\"", "\\r\\n\" \\"),
+        ("        \\\"", "\\\\n\\\" +"),
+        ("printf '%s\\n' '", "' >> k"),
+        ("printf \"%s\\r\\n\" \"", "\" >> k"),
+        ("> ", "\n>"),
+        ("> ", "\r\n>\r"),
+    ] {
+        let program: String = all.clone().map(|line| format!("{before}{line}{after}\n")).collect();
+        let cut_start = program.split_once('\n').expect("lines").1;
+        let (cut_end, _) = program.rsplit_once(before).expect("lines");
+        let escaped = serde_json::to_string(&program).expect("JSON");
+        for text in [&program, cut_start, cut_end, &escaped] {
+            let text = redacted(&redactor, text);
+            assert!(text.contains("[redacted:secrets]"), "{text}");
+            assert!(
+                !key.lines().any(|line| line.len() > 40 && text.contains(line)),
+                "{before}{after}: {text}"
+            );
+            assert!(
+                !text.contains("-----END") && !text.contains(key.lines().last().expect("a line")),
+                "{before}{after}: {text}"
+            );
+        }
+    }
     let locked =
         whole.replacen("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00FF\n\n", 1);
     assert_eq!(redacted(&redactor, &locked), redacted(&redactor, &whole));
