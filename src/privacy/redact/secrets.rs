@@ -209,6 +209,8 @@ pub(super) fn patterns() -> Vec<Pattern> {
     let by_shape = SHAPES.iter().map(|Shape { prefix, rest, .. }| {
         Pattern::token(prefix, &format!("^{}{rest}", regex::escape(prefix)), is_varied)
     });
+    // The name of the header, and what is between it and its value.
+    let authorization = format!(r#"authorization(?:\\*["'`]?\s*[:=]\s*\\*["'`]?|{SETS})"#);
     let others = [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
         Pattern::matches(
@@ -279,17 +281,23 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
         Pattern::matches(
             &["authorization"],
-            &format!("(?i){AUTHORIZATION}(?:apikey|basic|bearer|bot|key|ssws|token)\\s+({CREDENTIALS})"),
+            &format!(
+                r"(?i){authorization}(?:apikey|basic|bearer|bot|key|ssws|token)\s+{JOINED}({CREDENTIALS})"
+            ),
             is_credential,
         ),
         Pattern::matches(
             &["authorization", "bearer "],
-            &format!("(?i)(?:{AUTHORIZATION}(?:[a-z0-9-]{{2,20}}\\s+)?|\\bbearer\\s+)({CREDENTIALS})"),
-            is_random,
+            &format!(
+                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:\b|{CODE})bearer\s+{JOINED})({CREDENTIALS})"
+            ),
+            is_token,
         ),
         Pattern::matches(
             &["cookie"],
-            r#"(?i)\b(?:set-)?cookie\\?["']?:\s{0,3}\\?["']?((?:[^\r\n"'\\]|="|";){8,4096})"#,
+            &format!(
+                r#"(?i)(?:\b|{CODE})(?:set-)?cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";){{8,4096}})"#
+            ),
             has_random_value,
         ),
         // A password in an address (RFC 3986, section 3.2.1). One that begins with a dollar sign is a variable.
@@ -302,8 +310,12 @@ pub(super) fn patterns() -> Vec<Pattern> {
     by_shape.chain(others).chain(named::patterns()).chain(commands::patterns()).collect()
 }
 
-/// The name of the header, and what is between it and its value.
-const AUTHORIZATION: &str = r#"authorization\\?["'`]?\s{0,40}[:=]\s{0,40}\\?["'`]?"#;
+/// What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
+/// string, also in a call.
+const SETS: &str = r#"\\*["'`]?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?[a-z]{0,2}\\*["'`]"#;
+
+/// What is in code between the scheme and its credentials, if they are two strings.
+const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`])?"#;
 
 /// Credentials in a header: a token68, or what servers that do not keep to the standard accept.
 const CREDENTIALS: &str = "[A-Za-z0-9._~+/=|-]{12,}";
@@ -314,6 +326,11 @@ fn is_credential(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_long = text.len() >= 20 || text.bytes().any(|byte| byte.is_ascii_digit());
     is_random(text) || is_long && !WORDS.iter().any(|word| lower.contains(word))
+}
+
+/// Returns whether a text is a credential without a scheme, rather than the name of the next header in a list of them.
+fn is_token(text: &str) -> bool {
+    is_random(text) && !text.starts_with("X-") && !text.starts_with("x-")
 }
 
 /// Returns whether one of a cookie's values looks random.

@@ -663,6 +663,25 @@ fn what_stands_behind_the_name_of_a_secret_is_replaced() {
             "{text}"
         );
     }
+    for (scheme, name) in [("Basic ", "Authorization"), ("", "Authorization"), ("session=", "Cookie")] {
+        for form in [
+            "headers[\"NAME\"] = \"…\"",
+            "headers[\\\"NAME\\\"] = \\\"…\\\"",
+            "xhr.setRequestHeader(\"NAME\", \"…\")",
+            "req.Header.Set(\"NAME\", `…`)",
+            ".header(NAME, HeaderValue::from_static(\"…\"))",
+            "'NAME' => '…',",
+            "proxy_set_header NAME \"…\";",
+            "[(\"NAME\",\"…\")]",
+            "headers = {'NAME': b'…'}",
+        ] {
+            let text = form.replace("NAME", name).replace('…', &format!("{scheme}{value}"));
+            let text = redacted(&redactor, &text);
+            assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
+        }
+    }
+    let joined = redacted(&redactor, &format!("h.set('Authorization', 'Bearer ' + '{value}')"));
+    assert_eq!(joined, "h.set('Authorization', 'Bearer ' + '[redacted:secrets]')");
     let letters = "qwertyuiopasdfghjklzxcvb";
     let header = redacted(&redactor, &format!("Authorization: Bearer {letters}\n"));
     assert_eq!(header, "Authorization: Bearer [redacted:secrets]\n");
@@ -767,6 +786,11 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "DATABASE_URL=postgres://$USER:$PASSWORD@db/app",
         "Authorization: Bearer $GLEANER_KEY",
         "Authorization: Bearer your-access-token-of-32-letters",
+        "headers.set(\"Authorization\", \"Basic \" + btoa(user2 + \":\" + passwordOfUser2))",
+        "allow_headers([\"Authorization\", \"X-B3-TraceId\", \"X-Amz-Security-Token\", \"Sec-WebSocket-Protocol\"])",
+        "the authorization, basic authentication-of-http2",
+        "document.cookie = \"theme=dark; path=/; expires=Thu, 01 Jan 1970 00:00:00 GMT\"",
+        "let cookie = Cookie::build((SESSION_COOKIE_NAME_2, sessionIdOfUser2));",
         "Authorization: Basic authentication is not used here",
         "bearer authentication with documentation-page",
         "secret_name: my-application-production-2",
