@@ -1,7 +1,7 @@
 //! Passwords in the arguments of programs, and in files and statements in which their place tells what they are.
 
-use super::Pattern;
 use super::random::is_random;
+use super::{CODE, Pattern};
 
 /// A quotation mark, also in the escapes of code.
 const QUOTE: &str = r#"(?:\\*["'])?"#;
@@ -25,20 +25,21 @@ pub(super) fn patterns() -> Vec<Pattern> {
         ),
         (
             &["curl"],
-            format!(r#"\bcurl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user){THEN}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
+            format!(r#"(?:\b|{CODE})curl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user){THEN}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
         ),
-        (&["mysql", "mariadb"], format!(r"\b(?:mysql|mariadb)[a-z-]*{ARGUMENTS}(?:-p|--password=){QUOTE}{PASSWORD}")),
-        (&["sshpass"], format!(r#"\bsshpass(?:\\*["']\s*,)?\s*{QUOTE}-p{THEN}{PASSWORD}"#)),
+        (&["mysql", "mariadb"], format!(r"(?:\b|{CODE})(?:mysql|mariadb)[a-z-]*{ARGUMENTS}(?:-p|--password=){QUOTE}{PASSWORD}")),
+        (&["sshpass"], format!(r#"(?:\b|{CODE})sshpass(?:\\*["']\s*,)?\s*{QUOTE}-p{THEN}{PASSWORD}"#)),
         (
             &[" login ", "\"login", "'login"],
             format!(r#"[\s"']login\\*[\s"'](?:{ARGUMENTS})??-p{THEN}{PASSWORD}"#),
         ),
         // The words of .netrc and of the configuration of Redis.
-        (&["password ", "requirepass ", "masterauth "], format!(r"(?:\bpassword|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
-        // A line of .pgpass.
+        (&["password ", "requirepass ", "masterauth "], format!(r"(?:(?:\b|{CODE})password|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
+        // A line of .pgpass, also in a string.
         (
             &[":5432:", ":5433:", ":6432:", ":*:"],
-            r"(?m)^\s*[^\s:]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:]{8,})\s*$".to_owned(),
+            r#"(?m)^\s*[^\s:]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:]{8,})\s*$|(?:["']|\\+[nr])[^\s:"'\\]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:"'\\]{8,})"#
+                .to_owned(),
         ),
         // The address of a database in Go.
         (&["@tcp(", "@unix("], r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:tcp|unix)\("#.to_owned()),

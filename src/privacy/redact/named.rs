@@ -140,7 +140,9 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
             element = format_args!(r"{COLOR}?(?:{QUOTE}?>|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"),
         ),
         // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
-        format!(r"(?:--?|(?:\benv|\bsetx|\bset\s-[a-z]+|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?"),
+        format!(
+            r"(?:--?|(?:(?:\b|\\[nrt])(?:env|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?"
+        ),
     ];
     signs.map(|regex| builtin(&format!("(?i-u){regex}")))
 });

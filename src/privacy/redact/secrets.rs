@@ -222,7 +222,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // Bots of Telegram, also without the word before the token in the address of the API, and webhooks and bots of Discord.
         Pattern::matches(
             &[":AA"],
-            "(?:^|[^A-Za-z0-9_-])([0-9]{8,10}:AA[A-Za-z0-9_-]{33})(?:[^A-Za-z0-9_-]|$)",
+            &format!("(?:^|[^A-Za-z0-9_-]|{CODE})([0-9]{{8,10}}:AA[A-Za-z0-9_-]{{33}})(?:[^A-Za-z0-9_-]|$)"),
             always,
         ),
         Pattern::matches(
@@ -232,12 +232,18 @@ pub(super) fn patterns() -> Vec<Pattern> {
         ),
         Pattern::matches(
             &["login(", "discord"],
-            r"(?:^|[^A-Za-z0-9_.-])([MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
+            &format!(
+                r"(?:^|[^A-Za-z0-9_.-]|{CODE})([MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})"
+            ),
             always,
         ),
         // Signatures of shared access in Azure, and keys of Mailchimp, which end with a data center.
         Pattern::matches(&["sig="], "(?:[?&;]|u0026)sig=([A-Za-z0-9%+/]{40,}=?)", always),
-        Pattern::matches(&["-us"], "(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us[0-9]{1,2})(?:[^A-Za-z0-9]|$)", always),
+        Pattern::matches(
+            &["-us"],
+            &format!("(?:^|[^A-Za-z0-9]|{CODE})([0-9a-f]{{32}}-us[0-9]{{1,2}})(?:[^A-Za-z0-9]|$)"),
+            always,
+        ),
         // The token of an account of Twilio behind its number, and the key of one of AWS in the output of its program.
         Pattern::matches(
             &["\"AC", "'AC"],

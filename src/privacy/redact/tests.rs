@@ -129,6 +129,25 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
             );
         }
     }
+    // The letter of an escaped line break is not part of the word behind it.
+    for text in [
+        format!(r"printf 'machine api.heroku.com\nlogin me\npassword {secret}\n' > ~/.netrc"),
+        format!(r"set -e\nmysql -u root -p{secret} app"),
+        format!(r"set -e\nsshpass -p {secret} ssh"),
+        format!(r"x\ncurl -sSu bob:{secret} https://x.io"),
+        format!(r"HTTP/1.1 200 OK\r\nCookie: session={secret}\r\n"),
+        format!(r"x\nbearer {secret}"),
+        format!(r"x\ndb.example.com:5432:app:bob:{secret}\ny"),
+        format!("echo 'db.example.com:5432:app:bob:{secret}' >> ~/.pgpass"),
+        format!(r"FROM x\nENV API_TOKEN {secret}\nRUN y"),
+        format!(r"discord:\n{discord}"),
+        format!(r"x\n7123456789:AA{}", random(33)),
+        format!(r"x\n{hex32}-us12"),
+    ] {
+        let redacted = redacted(&redactor, &text);
+        let secrets = [&secret, &discord, &random(33), hex32];
+        assert!(!secrets.iter().any(|secret| redacted.contains(*secret)), "{redacted}");
+    }
     for text in [
         "pass the value: it passes, as compass: \"north\" does",
         "docker run -u node:node -p 8080:8080 image",
@@ -822,6 +841,7 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
             "10.1.2.3,10.1.2.4 10.1.2.5\n10.1.2.6",
             "[redacted:ips],[redacted:ips] [redacted:ips]\n[redacted:ips]",
         ),
+        (r"x\n10.1.2.3\n2001:db8::1", r"x\n[redacted:ips]\n[redacted:ips]"),
         ("2001:db8::1 2001:db8::2", "[redacted:ips] [redacted:ips]"),
         ("from ::ffff:203.0.113.7, ::ffff:127.0.0.1", "from [redacted:ips], ::ffff:127.0.0.1"),
         (
