@@ -306,10 +306,11 @@ pub(super) fn patterns() -> Vec<Pattern> {
             ),
             has_random_value,
         ),
-        // A password in an address (RFC 3986, section 3.2.1). One that begins with a dollar sign is a variable.
+        // A password in an address (RFC 3986, section 3.2.1), also with an at sign that should be a percent code. One that
+        // begins with a dollar sign is a variable.
         Pattern::matches(
             &["://", r":\/\/"],
-            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/@"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/@"<>{}`]{2,})@"#,
+            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/"<>{}`]{2,})@"#,
             is_login,
         ),
     ];

@@ -669,6 +669,8 @@ fn what_stands_behind_the_name_of_a_secret_is_replaced() {
         ("Authorization: ", ""),
         ("Authorization: Bearer 12|", ""),
         ("postgres://app:a$b'c", "@db/app"),
+        ("postgres://app:P7x9k2@", "@db.example.com/app"),
+        ("https://ann@corp.com:", "@git.example.com/x.git"),
         ("authorization: SSWS ", "\n"),
         ("Authorization: Bearer ", ""),
         ("-H \"Authorization: Basic ", "\""),
@@ -701,6 +703,12 @@ fn what_stands_behind_the_name_of_a_secret_is_replaced() {
     }
     let joined = redacted(&redactor, &format!("h.set('Authorization', 'Bearer ' + '{value}')"));
     assert_eq!(joined, "h.set('Authorization', 'Bearer ' + '[redacted:secrets]')");
+    let addresses =
+        redacted(&redactor, "https://u:P7x9k2mT@x.io, ann@example.org, postgres://a:kQ8z@w3Z@h1,h2/db");
+    assert_eq!(
+        addresses,
+        "https://[redacted:secrets]@x.io, ann@example.org, postgres://[redacted:secrets]@h1,h2/db"
+    );
     let letters = "qwertyuiopasdfghjklzxcvb";
     let header = redacted(&redactor, &format!("Authorization: Bearer {letters}\n"));
     assert_eq!(header, "Authorization: Bearer [redacted:secrets]\n");
@@ -816,6 +824,7 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "primary_key=customer_identifier_2026",
         "Idempotency-Key: qQ7xK2mZ9vB4nR8t, next_page_token: \"qQ7xK2mZ9vB4nR8t\", api_key_id = 'qQ7xK2mZ9vB4nR8t'",
         "docker://alpine:3.19@sha256:0123",
+        "git+ssh://git@github.com:22/owner/repo@v1.2, https://x.io:8080/@scope/name@1.2.3",
         "x25519_public_key = f(), k8s_public_key: x, obj.accessKeyId = f, obj.JWT_PUBLIC_KEY = g",
         "API_KEY=your-api-key-goes-here",
         "password                  = var.database_master_password_2",
