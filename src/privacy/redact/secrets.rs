@@ -18,6 +18,7 @@ const fn shape(issuer: &'static str, prefix: &'static str, rest: &'static str) -
 /// The tokens that are recognized by their prefix. The rest are regular expressions.
 const SHAPES: &[Shape] = &[
     shape("age", "AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
+    shape("age", "AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{50,}"),
     shape("airtable", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
     shape("alibaba", "LTAI", "[A-Za-z0-9]{12,30}"),
     shape("anthropic", "sk-ant-", "[A-Za-z0-9_-]{20,}"),
@@ -78,6 +79,7 @@ const SHAPES: &[Shape] = &[
     shape("github", "github_pat_", "[A-Za-z0-9_]{60,}"),
     shape("gitlab", "glpat-", "[A-Za-z0-9_.-]{20,}"),
     shape("gitlab", "glrt-", "[A-Za-z0-9_.-]{20,}"),
+    shape("gitlab", "glrtr-", "[A-Za-z0-9_.-]{20,}"),
     shape("gitlab", "gldt-", "[A-Za-z0-9_.-]{20,}"),
     shape("gitlab", "glft-", "[A-Za-z0-9_.-]{20,}"),
     shape("gitlab", "glffct-", "[A-Za-z0-9_.-]{20,}"),
@@ -150,6 +152,7 @@ const SHAPES: &[Shape] = &[
     shape("shopify", "shppa_", "[0-9a-fA-F]{32}"),
     shape("shopify", "shpss_", "[0-9a-fA-F]{32}"),
     shape("shopify", "shpua_", "[0-9a-fA-F]{32}"),
+    shape("shopify", "shptka_", "[0-9a-fA-F]{32}"),
     shape("slack", "xoxb-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "xoxp-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "xoxa-", "[A-Za-z0-9-]{20,}"),
@@ -179,7 +182,7 @@ const SHAPES: &[Shape] = &[
     shape("stripe", "sk_org_", "(?:live|test)_[A-Za-z0-9]{16,}"),
     shape("stripe", "rk_", "(?:live|test|prod)_[A-Za-z0-9]{16,}"),
     shape("stripe", "whsec_", "[A-Za-z0-9+/=]{24,}"),
-    shape("supabase", "sbp_", "[0-9a-f]{40}"),
+    shape("supabase", "sbp_", "(?:oauth_)?[0-9a-f]{40}"),
     shape("supabase", "sb_secret_", "[A-Za-z0-9_-]{20,}"),
     shape("tailscale", "tskey-", "[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]{20,}"),
     shape("tavily", "tvly-", "[A-Za-z0-9-]{20,}"),
@@ -255,7 +258,19 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r"A[KS]IA[A-Z0-9]{16}[\s,]+(?:[0-9T:Z+-]+\s+)?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+]|$)",
             always,
         ),
-        // Keys of Azure, which have their mark behind 52 or 76 characters.
+        // Keys of Azure, which have their mark behind 44, 52 or 76 characters.
+        Pattern::matches(
+            &["AzFu"],
+            &format!("(?:^|[^A-Za-z0-9_-]|{CODE})([A-Za-z0-9_-]{{44}}AzFu[A-Za-z0-9_-]{{5}}[AQgw]==)"),
+            always,
+        ),
+        Pattern::matches(
+            &["AZDO"],
+            &format!(
+                "(?:^|[^A-Za-z0-9+/]|{CODE})([A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}})(?:[^A-Za-z0-9+/=]|$)"
+            ),
+            always,
+        ),
         Pattern::matches(
             &["JQQJ99"],
             &format!("(?:^|[^A-Za-z0-9]|{CODE})([A-Za-z0-9]{{52}}JQQJ99[A-Za-z0-9]{{26}})"),

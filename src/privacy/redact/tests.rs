@@ -46,6 +46,12 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
         format!("eyJ{}..{}.{}.{}", random(40), random(16), random(60), random(22)),
         format!("1//0{}", random(60)),
         format!("{}JQQJ99{}", random(52), random(26)),
+        format!("{}AZDO{}", random(76), random(4)),
+        format!("{}AzFu{}==", random(44), format_args!("{}A", random(5))),
+        format!("sbp_oauth_{}", &hex[..40]),
+        format!("shptka_{}", &hex[..32]),
+        format!("glrtr-{}", random(20)),
+        format!("AGE-SECRET-KEY-PQ-1{}", random(58).to_uppercase()),
         format!("{}+ASt{}==", random(76), format_args!("{}A", random(5))),
     ] {
         for (before, after) in [
