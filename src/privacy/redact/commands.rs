@@ -58,7 +58,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // Keys of clients and credentials of registries, which are in base64.
         (
             &["client-key-data", "\"auth\"", "\"auth\\"],
-            r#"(?:client-key-data|\\*"auth\\*")\\*"?\s*:\s*\\*"?([A-Za-z0-9+/=]{16,})"#.to_owned(),
+            r#"(?:client-key-data|\\*"auth\\*")\\*"?\s*:\s*\\*"?((?:[A-Za-z0-9+/=]|\\+/){16,})"#.to_owned(),
         ),
     ];
     patterns.map(|(anchors, regex)| Pattern::matches(anchors, &format!("(?i){regex}"), is_random)).into()

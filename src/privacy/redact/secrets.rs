@@ -317,7 +317,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:\b|{CODE})(?:set-)?cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";){{8,4096}})"#
+                r#"(?i)(?:\b|{CODE})(?:set-)?cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";|\\+/){{8,4096}})"#
             ),
             has_random_value,
         ),
@@ -339,8 +339,8 @@ const SETS: &str = r#"\\*["'`]?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?[a-
 /// What is in code between the scheme and its credentials, if they are two strings.
 const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`])?"#;
 
-/// Credentials in a header: a token68, or what servers that do not keep to the standard accept.
-const CREDENTIALS: &str = "[A-Za-z0-9._~+/=|-]{12,}";
+/// Credentials in a header: a token68, or what servers that do not keep to the standard accept. A slash may be escaped.
+const CREDENTIALS: &str = r"(?:[A-Za-z0-9._~+/=|-]|\\+/){12,}";
 
 /// Returns whether the text after a scheme is a credential, rather than a description of one.
 fn is_credential(text: &str) -> bool {

@@ -149,6 +149,10 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         format!(r"discord:\n{discord}"),
         format!(r"x\n7123456789:AA{}", random(33)),
         format!(r"x\n{hex32}-us12"),
+        // JSON may escape each slash, and may stand in a text that is none.
+        format!(r#"data: {{"authorization":"Basic {secret}\/{secret}"}}"#),
+        format!(r#"data: {{"auth":"{secret}\/{secret}=="}}"#),
+        format!(r#"data: {{"cookie":"a=1\/2; session={secret}\/{secret}"}}"#),
     ] {
         let redacted = redacted(&redactor, &text);
         let secrets = [&secret, &discord, &random(33), hex32];
