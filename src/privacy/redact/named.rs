@@ -75,7 +75,8 @@ const ANCHORS: &[&str] = &[
 ];
 
 /// A name that is no secret's, although it looks like one.
-const OTHER_NAME: &str = "(?:(?:cache|dedup|foreign|idempotency|partition|primary|public|restore|row|sort|websocket)\
+const OTHER_NAME: &str = "(?:(?:cache|dedupe?|foreign|idempotency|image|object|partition|primary|public|restore|row|sort|unique\
+    |websocket)\
     [_-]?key|(?:cancellation|continuation|cursor|next|next[_-]page|sync)[_-]?token\
     |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:arn|count|length|name|path|size|type|uri|url\
     |version))";
@@ -172,6 +173,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
             };
             match read {
+                Ok(value) if is_path(&text[value.clone()]) => (),
                 Ok(value) => {
                     at = value.end;
                     values.push(value);
@@ -184,6 +186,18 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
+}
+
+/// Returns whether a value is the path of a file: from a folder at the root, or up to the extension of a name.
+fn is_path(value: &str) -> bool {
+    let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./~".contains(&byte);
+    let is_lower = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
+    let from_root = value.strip_prefix('/').and_then(|path| path.split_once('/'));
+    let file = value.rsplit_once('/').and_then(|(_, file)| file.rsplit_once('.'));
+    let is_from_root = from_root.is_some_and(|(folder, _)| folder.len() >= 3 && is_lower(folder));
+    let is_file =
+        file.is_some_and(|(_, extension)| (2..=5).contains(&extension.len()) && is_lower(extension));
+    value.bytes().all(is_of_path) && (is_from_root || is_file)
 }
 
 /// The maximum number of bytes of a value with characters that also end values.
