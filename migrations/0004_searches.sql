@@ -224,7 +224,7 @@ comment on column transcripts.source is 'Derived from the name that its sender g
 comment on column transcripts.bad_lines is 'How many malformed lines were passed over.';
 comment on column transcripts.error_times is 'When the last of them were passed over, twenty at most.';
 comment on column transcripts.error_texts is 'What was wrong with each of these, without anything of what it said.';
-comment on column transcripts.error_lines is 'The hash of each of these: one that is sent again is not counted again. Older ones leave nothing.';
+comment on column transcripts.error_lines is 'The keyed hash of each of these: one that is sent again is not counted again. Older ones leave nothing.';
 
 create table transcript_lines (
     project text not null,
@@ -236,7 +236,7 @@ create table transcript_lines (
 
 create index transcript_lines_session on transcript_lines (project, session) where session is not null;
 
-comment on table transcript_lines is 'Lines that were taken, by a hash of their bytes: each counts once within its source.';
+comment on table transcript_lines is 'Lines that were taken, by a keyed hash of their bytes: each counts once within its source.';
 
 create table tool_calls (
     project text not null,

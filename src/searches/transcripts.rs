@@ -127,14 +127,14 @@ struct Source {
     /// The properties of its latest line.
     #[sqlx(flatten)]
     context: Context,
-    /// The hashes of its latest malformed lines.
+    /// The keyed hashes of its latest malformed lines.
     error_lines: Vec<Uuid>,
 }
 
 /// What is stored of a source, and of the lines that were sent.
 struct Seen {
     source: Source,
-    /// The hashes of the lines that are stored.
+    /// The keyed hashes of the lines that are stored.
     known: HashSet<Uuid>,
 }
 
@@ -236,7 +236,8 @@ impl<'a, L: Listener> Intake<'a, L> {
     /// Stores a piece of lines when no other request of this server is storing lines of the source.
     async fn take_piece(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
         let _turn = self.pool.turn(&self.tenant.name, self.id).await;
-        let piece = apart(&self.tenant.name, move || Piece::new(piece)).await;
+        let key = self.tenant.policy.key().clone();
+        let piece = apart(&self.tenant.name, move || Piece::new(piece, &key)).await;
         if piece.lines.is_empty() {
             return Ok((TranscriptCounts::default(), 0, 0));
         }

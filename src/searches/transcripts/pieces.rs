@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
 use crate::error::Result;
 use crate::http::{clean_json, utf8};
+use crate::privacy::hash_key::HashKey;
 use crate::types::derived_id;
 
 /// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory.
@@ -23,14 +24,14 @@ pub(super) fn pieces(mut lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Lines, each as its range in the bytes and the hash of its bytes.
+/// Lines, each as its range in the bytes and a keyed hash of its bytes.
 #[derive(Clone)]
 pub(super) struct Piece {
     bytes: Vec<u8>,
     pub(super) lines: Vec<(Range<usize>, Uuid)>,
 }
 
-/// A parsed line, with the hash of its bytes.
+/// A parsed line, with the keyed hash of its bytes.
 pub(super) struct ParsedLine {
     pub(super) hash: Uuid,
     pub(super) bytes: usize,
@@ -45,14 +46,15 @@ pub(super) struct Parsed {
 }
 
 impl Piece {
-    /// Returns the lines that are not blank.
-    pub(super) fn new(bytes: Vec<u8>) -> Self {
+    /// Returns the lines that are not blank. What their texts say is not all stored, and a plain hash would confirm a guess
+    /// at the rest.
+    pub(super) fn new(bytes: Vec<u8>, key: &HashKey) -> Self {
         let mut lines = Vec::new();
         let mut start = 0;
         for line in bytes.split(|&byte| byte == b'\n') {
             let end = start + line.len();
             if !line.trim_ascii().is_empty() {
-                lines.push((start..end, derived_id(&[b"line", line])));
+                lines.push((start..end, key.id(derived_id(&[b"line", line]))));
             }
             start = end + 1;
         }
@@ -78,5 +80,21 @@ impl Piece {
         };
         let lines = self.lines.into_iter().map(parse).collect();
         Parsed { lines, replaced }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_a_line_is_that_of_the_project() {
+        let hashes = |key: u8| {
+            let piece = Piece::new(b"{}\n\n{\"a\":1}\n{}".to_vec(), &HashKey::new(vec![key; 32]));
+            piece.lines.into_iter().map(|(_, hash)| hash).collect::<Vec<_>>()
+        };
+        let (one, other) = (hashes(1), hashes(2));
+        assert_eq!((one.len(), one[0], &one), (3, one[2], &hashes(1)));
+        assert!(one.iter().all(|hash| !other.contains(hash) && *hash != derived_id(&[b"line", b"{}"])));
     }
 }
