@@ -134,9 +134,9 @@ pub(in crate::searches) async fn replay(
             UnitOfWork::begin(connection, &tenant.name, &tenant.rules, &threads, &searches).await?;
         let corrected = moments.iter().filter(|moment| moment.activity == Some(&Activity::Correction));
         let corrected: Vec<_> = corrected.map(|moment| thread_of(moment.entry, source)).collect();
-        unit.load_answered(connection, &corrected, &searches).await?;
+        unit.load_answered(connection, &corrected).await?;
         for moment in moments {
-            unit.apply_moment(*moment, source, calls, &mut counts).await;
+            unit.apply_moment(connection, *moment, source, calls, &mut counts).await?;
         }
         counts.add_saved(unit.save(connection, Timestamp::now()).await?);
     }
@@ -265,13 +265,17 @@ impl UnitOfWork<'_> {
     /// Applies a moment. Other work of the thread that it runs on gets its turn before each activity.
     async fn apply_moment(
         &mut self,
+        connection: &mut PgConnection,
         Moment { entry, activity }: Moment<'_>,
         source: &str,
         calls: &mut ToolCalls,
         counts: &mut TranscriptCounts,
-    ) {
+    ) -> sqlx::Result<()> {
         let thread = thread_of(entry, source);
-        let Some(activity) = activity else { return self.enter(thread, entry).await };
+        let Some(activity) = activity else {
+            self.enter(thread, entry).await;
+            return Ok(());
+        };
         tokio::task::yield_now().await;
         count_prompt(activity, counts);
         match activity {
@@ -297,7 +301,8 @@ impl UnitOfWork<'_> {
             Activity::Prompt | Activity::Correction => {
                 if let Some(at) = entry.at {
                     let objects = *activity == Activity::Correction;
-                    self.prompt(thread, &key_of(entry), entry.turn.as_deref(), at, objects);
+                    let (key, turn) = (key_of(entry), entry.turn.as_deref());
+                    self.prompt(connection, thread, &key, turn, at, objects).await?;
                 }
             }
             Activity::TurnEnd | Activity::SessionEnd => {
@@ -306,6 +311,7 @@ impl UnitOfWork<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Begins an entry, whose activities follow.

@@ -95,24 +95,15 @@ impl<'a> UnitOfWork<'a> {
         }
     }
 
-    /// Loads the searches to which a correction may refer: those that these threads have made since the last prompt. The
-    /// searches that repeat them may already be stored, if the correction was reported before, and so may those that
-    /// repeat open searches and the new `searches`, if these were erased by themselves.
+    /// Loads the searches to which a correction may refer: those that these threads have made since the last prompt.
     pub(super) async fn load_answered(
         &mut self,
         connection: &mut PgConnection,
         threads: &[Uuid],
-        searches: &[Uuid],
     ) -> sqlx::Result<()> {
-        if threads.is_empty() {
-            return Ok(());
+        if !threads.is_empty() {
+            self.answered = corrections::read_answered_searches(connection, self.project, threads).await?;
         }
-        self.answered = corrections::read_answered_searches(connection, self.project, threads).await?;
-        let answered = self.answered.iter().map(|answered| answered.id);
-        let open = threads.iter().filter_map(|id| self.threads.get(id)).flat_map(|thread| &thread.open);
-        let corrected = answered.chain(open.map(|search| search.id)).chain(searches.iter().copied());
-        let ids: Vec<_> = corrected.map(correction_id).collect();
-        self.stored.extend(tables::read_stored_searches(connection, self.project, &ids).await?);
         Ok(())
     }
 
@@ -242,16 +233,17 @@ impl<'a> UnitOfWork<'a> {
 
     /// Records a prompt of a person, which ends the previous turn. If it objects to the result, the searches of that
     /// turn are repeated, as if they had returned just that result.
-    pub(super) fn prompt(
+    pub(super) async fn prompt(
         &mut self,
+        connection: &mut PgConnection,
         thread: Uuid,
         key: &ThreadKey,
         turn: Option<&str>,
         at: Timestamp,
         objects: bool,
-    ) {
+    ) -> sqlx::Result<()> {
         if objects && self.thread(thread).is_correcting(at) {
-            return;
+            return Ok(());
         }
         self.end_turn(thread, at);
         let before = self.thread(thread).prompted_at;
@@ -259,10 +251,15 @@ impl<'a> UnitOfWork<'a> {
         let (answered, others) =
             std::mem::take(&mut self.answered).into_iter().partition(|answered| answered.thread == thread);
         self.answered = others;
-        let answered: Vec<AnsweredSearch> = answered;
-        let Some(before) = before.filter(|_| objects) else { return };
-        for answered in answered.into_iter().filter(|answered| (before..=at).contains(&answered.at)) {
-            let id = correction_id(answered.id);
+        let mut answered: Vec<AnsweredSearch> = answered;
+        let Some(before) = before.filter(|_| objects) else { return Ok(()) };
+        answered.retain(|answered| (before..=at).contains(&answered.at));
+        answered.retain(|answered| self.stored(correction_id(answered.id)).is_none());
+        // The searches that repeat them are stored if the correction was reported before, also if what they repeat was erased
+        // since and has only now started again.
+        let ids: Vec<_> = answered.iter().map(|answered| correction_id(answered.id)).collect();
+        self.stored.extend(tables::read_stored_searches(connection, self.project, &ids).await?);
+        for (id, answered) in ids.into_iter().zip(answered) {
             if self.stored(id).is_some() {
                 continue;
             }
@@ -285,6 +282,7 @@ impl<'a> UnitOfWork<'a> {
             };
             self.start(search);
         }
+        Ok(())
     }
 
     /// Ends the searches of agents that have been silent for too long.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{call, found, learned, prompt, reads, send, text};
-use crate::support::{Service, encoded, with};
+use crate::support::{Service, column, encoded, with};
 
 /// The id of a call as the API draws it.
 fn drawn(number: usize) -> String {
@@ -154,4 +154,31 @@ async fn a_search_that_is_erased_takes_its_corrections_with_it() {
     assert_eq!(service.delete(&path).await.expect(200)["searches"], 2);
     assert_eq!(service.all("/v1/searches").await, [json!(null); 0]);
     assert_eq!(found(&service, "loginButton").await, [json!(null); 0]);
+}
+
+#[tokio::test]
+async fn a_fork_is_learned_from_that_corrects_twice_what_was_erased_but_for_the_second_correction() {
+    let service = Service::open().await;
+    let session = |session: &str| {
+        let mut lines = vec![prompt(0, "find the login button")];
+        let pattern = json!({"pattern": "loginButton"});
+        lines.extend(call(1, &drawn(1), "Grep", &pattern, &json!("No matches found")));
+        lines.extend(reads(3, &drawn(2), "/src/app/Button.tsx"));
+        lines.push(prompt(100, "no, the other file"));
+        lines.extend(reads(103, &drawn(3), "/src/app/auth/Button.tsx"));
+        lines.push(prompt(200, "no, I meant the other one"));
+        lines.extend(reads(203, &drawn(4), "/src/app/auth/LoginButton.tsx"));
+        let lines: Vec<_> =
+            lines.into_iter().map(|line| with(line, &json!({"sessionId": session}))).collect();
+        text(&lines)
+    };
+    send(&service, "a", session("a")).await;
+    let before = service.all("/v1/searches").await;
+    assert_eq!(column(&before, "state"), ["tracking", "resolved", "resolved"]);
+    // Only what is over is old enough to be erased.
+    let erased = service.delete("/v1/records?domain=searches&before=2100-01-01T00:00:00Z").await.expect(200);
+    assert_eq!(erased["erased"]["searches"], 2);
+    send(&service, "b", session("b")).await;
+    let after = service.all("/v1/searches").await;
+    assert_eq!(column(&after, "id"), column(&before, "id"));
 }
