@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::http::clean::clean_json;
@@ -33,6 +34,8 @@ pub(super) struct Asked {
     list_at: Range<usize>,
     /// The position of each message, and the number of the turn with which it can be dropped.
     messages_at: Vec<(Range<usize>, Option<usize>)>,
+    /// The message after the last human one in which the person has said something beside the result of a tool.
+    spoken: Option<Uuid>,
 }
 
 /// The members of a body that are read.
@@ -87,6 +90,7 @@ impl Asked {
             model_at: place(body, model.get()),
             list_at: list.map_or(0..0, |list| place(body, list.get())),
             messages_at: Vec::new(),
+            spoken: None,
             session: own,
         };
         for part in asked.system.as_deref().into_iter().chain(read.tools.map(RawValue::get)) {
@@ -113,6 +117,7 @@ impl Asked {
             asked.passed.turn = Some(turn);
             asked.passed.user = length;
         }
+        asked.passed.turn = asked.spoken.or(asked.passed.turn);
         let newest = asked.passed.turns.len();
         for (_, turn) in &mut asked.messages_at {
             *turn = turn.filter(|turn| *turn < newest);
@@ -123,15 +128,18 @@ impl Asked {
     fn push(&mut self, message: Value, raw: Box<RawValue>, session: Option<&str>, at: Option<Range<usize>>) {
         let length = Length::of(&lines(&message).join("\n"));
         let begins = is_human(&message);
-        if begins {
-            self.user_text = human_text(&message["content"]);
-        }
+        let said = if begins { Some(human_text(&message["content"])) } else { said_beside_result(&message) };
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
         let mut sent = SentMessage::new(session, self.passed.messages.last(), message, raw);
-        if begins {
+        if let Some(said) = said {
+            self.user_text = said;
             sent.turn = Some(sent.id);
             self.passed.said = Some(sent.content);
-            self.passed.turns.push((sent.id, Length::default()));
+            // What is said beside the result of a tool is dropped with the call of the tool, and not before it.
+            self.spoken = (!begins).then_some(sent.id);
+            if begins {
+                self.passed.turns.push((sent.id, Length::default()));
+            }
         }
         match self.passed.turns.last_mut() {
             Some((_, turn)) if !stays => *turn = turn.and(length),
@@ -199,20 +207,44 @@ impl Asked {
     }
 }
 
+/// Beginnings of texts that an agent adds to what a person says.
+const ADDED: [&str; 3] = ["<system-reminder>", "<environment_details>", "[Request interrupted by user"];
+
 /// Returns whether a message is from a human. The result of a tool also has the role `user`, but belongs to the tool
 /// call before it.
 fn is_human(message: &Value) -> bool {
-    let is_message = message["type"].is_null() || message["type"] == "message";
-    let blocks = message["content"].as_array().map_or(&[][..], Vec::as_slice);
-    is_message && message["role"] == "user" && blocks.iter().all(|block| block["type"] != "tool_result")
+    is_of_user(message) && !has_result(&message["content"])
+}
+
+fn is_of_user(message: &Value) -> bool {
+    (message["type"].is_null() || message["type"] == "message") && message["role"] == "user"
+}
+
+fn has_result(content: &Value) -> bool {
+    content.as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"))
+}
+
+/// Returns what a person says in a message with the result of a tool, as after an interruption of the tool.
+fn said_beside_result(message: &Value) -> Option<String> {
+    let content = &message["content"];
+    if is_of_user(message) && has_result(content) { own_text(content.as_array()?) } else { None }
 }
 
 /// Returns the text of a human message, without the blocks that an agent has added to it.
 fn human_text(content: &Value) -> String {
     let Some(blocks) = content.as_array() else { return text(content) };
-    let texts: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-    let own: Vec<_> = texts.iter().copied().filter(|text| !text.starts_with("<system-reminder>")).collect();
-    if own.is_empty() { texts.join("\n") } else { own.join("\n") }
+    let all = || blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n");
+    own_text(blocks).unwrap_or_else(all)
+}
+
+/// Returns the text of those blocks that are a person's own, if there is one.
+fn own_text(blocks: &[Value]) -> Option<String> {
+    let is_own = |text: &&str| {
+        let text = text.trim_start();
+        !text.is_empty() && !ADDED.iter().any(|added| text.starts_with(added))
+    };
+    let own: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).filter(is_own).collect();
+    (!own.is_empty()).then(|| own.join("\n"))
 }
 
 /// Returns the texts of a message, of which its size is estimated. A call of a tool is a line of its own, as

@@ -18,7 +18,8 @@ pub struct Passed {
     /// What was said before the new message, the oldest first: each human message with what followed it is a turn, which
     /// has the id of that message.
     pub turns: Vec<(Uuid, Length)>,
-    /// The id of the new message. None if no human has said anything.
+    /// The id of the new message, which may also stand beside the result of a tool and then begins no turn of those above. None
+    /// if no human has said anything.
     pub turn: Option<Uuid>,
     /// Identifies that message in the session whatever came before it.
     pub said: Option<Uuid>,
@@ -39,7 +40,7 @@ pub struct SentMessage {
     pub id: Uuid,
     /// The message before it.
     pub parent: Option<Uuid>,
-    /// The human message that it is or follows.
+    /// The human message that it is or follows, also one that stands beside the result of a tool.
     pub turn: Option<Uuid>,
     /// Identifies the message in the session whatever came before it, which clients leave out when a conversation is long.
     pub content: Uuid,

@@ -319,15 +319,20 @@ impl Row {
         project: &str,
         memory: &Memory,
     ) -> Result<Vec<FreeForm>> {
-        const SQL: &str = "
+        // The dropped turns are the oldest, and a turn ends where the next human message begins: not where the person has said
+        // something beside the result of a tool, which has a turn of its own as the question of a pair.
+        const SQL: &str = r#"
             with recursive chain as (
-                select m.parent, m.turn, m.message, 1 as nth from sent_messages m where m.project = $1 and m.id = $2
+                select m.id, m.parent, m.turn, m.message, 1 as nth from sent_messages m where m.project = $1 and m.id = $2
                 union all
-                select m.parent, m.turn, m.message, chain.nth + 1 from chain
+                select m.id, m.parent, m.turn, m.message, chain.nth + 1 from chain
                 join sent_messages m on m.project = $1 and m.id = chain.parent
             )
             select message from chain
-            where message is not null and (turn = any($3)) is not true order by nth desc";
+            where message is not null and (turn is null or $3 = '{}' or nth <= (
+                select max(nth) from chain
+                where id = turn and not id = any($3) and (message::text like '%"tool_result"%') is not true))
+            order by nth desc"#;
         let trimmed: Vec<_> = self.selected_ids.iter().take(self.trimmed()).collect();
         let query = sqlx::query(SQL).bind(project).bind(self.id).bind(trimmed);
         let kept: Vec<(FreeForm,)> = rows::parts(query, connection, memory).await?;

@@ -289,3 +289,49 @@ async fn an_answer_to_a_send_that_another_server_took_for_abandoned_is_not_said_
     );
     assert_eq!(sent(&service).await["stage"], "interrupted");
 }
+
+#[tokio::test]
+async fn what_a_person_says_beside_the_result_of_a_tool_is_a_question_of_its_own() {
+    let (service, _) = provider::service().await;
+    let session = [("gleaner-session", "s")];
+    let body = |messages: &[Value]| json!({"model": "claude", "max_tokens": 9, "messages": messages});
+    let uses = |id: &str| {
+        json!({"role": "assistant", "content": [
+            {"type": "text", "text": "I will look."}, {"type": "tool_use", "id": id, "name": "Bash", "input": {}}]})
+    };
+    let result = |id: &str, texts: &[&str]| {
+        let mut blocks = vec![json!({"type": "tool_result", "tool_use_id": id, "content": "a result"})];
+        blocks.extend(texts.iter().map(|text| json!({"type": "text", "text": text})));
+        json!({"role": "user", "content": blocks})
+    };
+    let mut messages = vec![json!({"role": "user", "content": "What does foo do?"})];
+    call(&service, MESSAGES, &session, &body(&messages)).await.expect(200);
+    for (id, texts) in [
+        ("a", &["[Request interrupted by user for tool use]", "Forget foo. What is 2+2?"][..]),
+        ("b", &[]),
+        ("c", &["<system-reminder>be nice</system-reminder>", "[Request interrupted by user]", " "]),
+        ("d", &["<environment_details>it is late</environment_details>"]),
+    ] {
+        messages.extend([uses(id), result(id, texts)]);
+        call(&service, MESSAGES, &session, &body(&messages)).await.expect(200);
+    }
+    let pairs = service.all("/v1/pairs").await;
+    let (first, second) = ("What does foo do?", "Forget foo. What is 2+2?");
+    assert_eq!(column(&pairs, "user_text"), [second, second, second, second, first]);
+    let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+    let said: Vec<_> =
+        rows.iter().map(|row| column(row["pairs"].as_array().expect("pairs"), "user_text")).collect();
+    assert_eq!(said, [[first, second]]);
+    // Each is erased for itself.
+    let erase = async |pair: &Value| {
+        service.delete(&format!("/v1/pairs/{}", pair["id"].as_str().expect("an id"))).await.gone();
+    };
+    erase(&pairs[4]).await;
+    let left = service.dump().await;
+    assert!(!left.contains(first) && left.contains(second));
+    for pair in &pairs[..4] {
+        erase(pair).await;
+    }
+    let left = service.dump().await;
+    assert!(!left.contains(second) && !left.contains("a result"));
+}

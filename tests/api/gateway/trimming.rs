@@ -59,3 +59,24 @@ async fn no_more_is_dropped_than_there_is_or_than_the_project_allows() {
     call(&service, CHAT, &trim, &body).await.expect(429);
     assert_eq!(asked.calls(), 6);
 }
+
+#[tokio::test]
+async fn what_was_said_beside_the_result_of_a_tool_is_dropped_with_the_turn_of_the_tool() {
+    let (service, asked) = provider::service().await;
+    let long = "x".repeat(500);
+    let uses = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]});
+    let result = |text: &str| {
+        json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": "ok"}, {"type": "text", "text": text}]})
+    };
+    let messages = json!([
+        {"role": "user", "content": long}, uses, result("wait"), {"role": "assistant", "content": "yes?"},
+        {"role": "user", "content": "z".repeat(900)}, uses, result("and on")]);
+    let body = json!({"model": "claude", "max_tokens": 9, "messages": messages});
+    call(&service, MESSAGES, &[("gleaner-trim", "on")], &body).await.expect(200);
+    let left = json!([messages[4], messages[5], messages[6]]);
+    assert_eq!(asked.last()["messages"], left);
+    let send = sent(&service).await;
+    assert_eq!((&send["messages"], &send["counter"]), (&left, &json!("[1-1]/1")));
+    assert_eq!(send["pair"]["user_text"], "and on");
+}
