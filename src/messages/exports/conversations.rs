@@ -74,7 +74,7 @@ impl Described for Conversations {
         summary: "Chats of completed message pairs.",
         notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
             pair comes first. A conversation of more than 16 MiB of JSON is left out. If several calls answered the same \
-            message, as when tools are used, the last one counts. \
+            message, as when tools are used, the last one counts, and a message is left out if that one calls a tool or has no text. \
             `split` divides the rows by the message that they begin with.",
         shapes: &[Shape::Answer, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
@@ -83,8 +83,12 @@ impl Described for Conversations {
         tables: &["pairs"],
         count: Some(
             "from (
-                select distinct conversation from pairs
-                where project = $1 and lifecycle_state = 'complete' and has_text(user_text) and has_text(assistant_text)
+                select distinct conversation from (
+                    select p.*, row_number() over (
+                        partition by conversation, coalesce(turn, id) order by created_at desc, id desc) as later
+                    from pairs p where project = $1 and lifecycle_state = 'complete'
+                ) p
+                where later = 1 and tool_calls is null and has_text(user_text) and has_text(assistant_text)
             ) pairs",
         ),
         skipped: Some("from pairs where project = $1 and lifecycle_state = 'complete' and user_text is null"),
@@ -115,24 +119,24 @@ impl Dataset for Conversations {
     }
 
     fn columns(&self, _: &Common, _: Shape) -> String {
-        "c.topic_id, c.session_id, c.created_at, c.pairs".to_owned()
+        "c.topic_id, c.session_id, c.created_at, c.completed_at, c.pairs".to_owned()
     }
 
     fn told(&self, _: Shape) -> Told {
         Told::Chat
     }
 
-    fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
+    fn write(&self, row: &PgRow, _: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let Json(pairs): Json<Vec<Said>> = row.try_get("pairs")?;
         lines.has_records(pairs.iter().map(|pair| pair.id));
         let (topic_id, session_id) = (row.try_get("topic_id")?, row.try_get("session_id")?);
-        let created_at = row.try_get("created_at")?;
+        let (created_at, completed_at) = (row.try_get("created_at")?, row.try_get("completed_at")?);
         let metadata = common.with_metadata().then_some(Metadata {
             topic_id,
             session_id,
             pairs: pairs.len(),
             created_at,
-            completed_at: key.completed_at,
+            completed_at,
         });
         let Some((last, before)) = pairs.split_last() else { return Ok(()) };
         let example = if lines.shape() == Shape::Raw {
@@ -154,10 +158,11 @@ impl Dataset for Conversations {
 }
 
 impl Conversations {
-    /// Adds `from` and `where`. `last` is the last pair of a conversation, and `c` is the conversation.
+    /// Adds `from` and `where`. `last` is the last complete pair of a conversation, whether it is exported or not, and `c` is the
+    /// conversation.
     ///
-    /// Whether a pair is the last is found by the pairs after it, the next one first. If many of them do not meet the
-    /// conditions, each is passed over for one pair, and not for every earlier one.
+    /// Whether a pair is the last is found by the next one, whatever it says, so that one look into the index is enough. Which
+    /// call is the last of its turn is found before any other condition, so that no earlier one takes its place.
     ///
     /// The length of a row is limited twice: as text, because Postgres cannot build any JSON, and as JSON, in which a character
     /// may take six bytes and a short pair some hundreds.
@@ -165,7 +170,8 @@ impl Conversations {
         query.push(
             " from pairs last
             cross join lateral (
-                select min(p.created_at) as created_at, max(p.topic_id) as topic_id, max(p.session_id) as session_id,
+                select min(p.created_at) as created_at, max(p.completed_at) as completed_at,
+                    max(p.topic_id) as topic_id, max(p.session_id) as session_id,
                     (array_agg(p.user_text order by p.created_at, p.id))[1] as question,
                     md5(string_agg(md5(p.user_text) || md5(p.assistant_text), ',' order by p.created_at, p.id)) as texts,
                     json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
@@ -175,40 +181,44 @@ impl Conversations {
                     select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text) + 150) over () as bytes
                     from (
                         select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later
-                        from pairs p where p.project = $1 and p.conversation = last.conversation",
+                        from pairs p where p.conversation = last.conversation",
         );
-        self.push_conditions(query, common, "p");
+        Self::push_complete(query, common, "p");
         query.push(
-            ") p where p.later = 1) p where p.bytes <= 16777216) c
-            where octet_length(c.pairs::text) <= 16777216 and last.project = $1",
+            ") p
+            where p.later = 1 and p.tool_calls is null and has_text(p.user_text) and has_text(p.assistant_text)",
         );
-        self.push_conditions(query, common, "last");
+        for (column, value) in [("model", &self.model), ("color_flag", &self.color_flag)] {
+            if let Some(value) = value {
+                query.push(format_args!(" and p.{column} = ")).push_bind(value.clone());
+            }
+        }
+        if let Some(star) = self.star {
+            query.push(" and p.star = ").push_bind(star);
+        }
+        query.push(
+            ") p where p.bytes <= 16777216) c
+            where octet_length(c.pairs::text) <= 16777216",
+        );
+        if let Some(topic) = &self.topic_id {
+            // The pairs of a conversation have the same topic.
+            query.push(" and last.topic_id = ").push_bind(topic.clone());
+        }
+        Self::push_complete(query, common, "last");
         query.push(
             " and not exists (select from (
-                select from pairs p where p.project = $1 and p.conversation = last.conversation
+                select from pairs p where p.conversation = last.conversation
                     and (p.completed_at, p.id) > (last.completed_at, last.id)",
         );
-        self.push_conditions(query, common, "p");
+        Self::push_complete(query, common, "p");
         query.push(" order by p.completed_at, p.id limit 1) next)");
         let contents = Contents::Question(Text { kind: "message", sql: "c.question" });
         common.push(query, "c.created_at", &Sides { session: "last.conversation::text", contents });
     }
 
-    /// Adds the conditions on a pair of a conversation.
-    fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, pair: &str) {
-        query.push(format_args!(
-            " and {pair}.lifecycle_state = 'complete' and has_text({pair}.user_text) and has_text({pair}.assistant_text)"
-        ));
-        for (column, value) in
-            [("topic_id", &self.topic_id), ("model", &self.model), ("color_flag", &self.color_flag)]
-        {
-            if let Some(value) = value {
-                query.push(format_args!(" and {pair}.{column} = ")).push_bind(value.clone());
-            }
-        }
-        if let Some(star) = self.star {
-            query.push(format_args!(" and {pair}.star = ")).push_bind(star);
-        }
+    /// Adds the condition that a pair of the project is complete.
+    fn push_complete(query: &mut QueryBuilder<Postgres>, common: &Common, pair: &str) {
+        query.push(format_args!(" and {pair}.project = $1 and {pair}.lifecycle_state = 'complete'"));
         if let Some(as_of) = common.as_of {
             // A conversation may continue. Later pairs are not part of this export.
             query.push(format_args!(" and {pair}.completed_at < ")).push_bind(as_of);

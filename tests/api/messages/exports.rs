@@ -3,7 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::support::{Service, assert_text, bodies};
+use crate::support::{Service, assert_text, bodies, column};
 
 #[tokio::test]
 async fn a_conversation_is_a_topic_else_a_session_else_a_pair() {
@@ -75,4 +75,54 @@ async fn a_conversation_is_left_out_that_is_too_long_as_json() {
         let rows = service.get(&format!("/v1/exports/conversations?format={format}")).await.rows();
         assert_eq!(rows.len(), 1, "{format}");
     }
+}
+
+#[tokio::test]
+async fn the_answer_to_a_message_is_that_of_its_last_call_if_it_calls_no_tool() {
+    let service = Service::open().await;
+    // The session, the message, the answer, and whether it calls a tool.
+    for (number, (session, user, assistant, calls)) in (1..).zip([
+        ("a", "What does foo do?", "Let me look at the file.", true),
+        ("a", "What does foo do?", " ", true),
+        ("a", "Never mind. What is 2+2?", "4", false),
+        ("b", "Fix it.", "I will look.", true),
+        ("b", "Fix it.", "Almost.", false),
+        ("b", "Fix it.", "Fixed.", false),
+        ("c", "And this?", "I will see.", false),
+        ("c", "And this?", " ", true),
+        ("d", "Are you there?", "Yes.", false),
+        ("d", "And now?", "I will see.", true),
+    ]) {
+        let id = Uuid::from_u128(number);
+        let new = json!({"id": id, "session_id": session, "user_text": user, "assistant_text": assistant,
+            "star": i32::from(number == 5), "created_at": format!("2026-03-{number:02}T00:00:00Z")});
+        service.post("/v1/pairs", &new).await.expect(201);
+        // As the gateway does.
+        let sql = "update pairs set turn = md5(user_text)::uuid, tool_calls = case when $2 then '[{}]'::json end where id = $1";
+        sqlx::query(sql).bind(id).bind(calls).execute(service.pool()).await.expect("a call of a turn");
+    }
+    let said = async |query: &str| {
+        let rows = service.get(&format!("/v1/exports/conversations?format=raw{query}")).await.rows();
+        let texts =
+            |row: &serde_json::Value| column(row["pairs"].as_array().expect("pairs"), "assistant_text");
+        rows.iter().map(texts).collect::<Vec<_>>()
+    };
+    let expected = [["4"], ["Fixed."], ["Yes."]];
+    assert_eq!(said("").await, expected);
+    assert_eq!(said("&order=newest").await, [["Yes."], ["Fixed."], ["4"]]);
+    assert_eq!(said("&dedupe=exact").await, expected);
+    assert!(said("&star=1").await.is_empty(), "it is not the last call");
+    let mut pages = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = service.get(&format!("/v1/exports/conversations?format=raw&limit=1{cursor}")).await;
+        pages.push(page.rows().len());
+        let Some(next) = page.header("gleaner-next-cursor") else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(pages, [1, 1, 1]);
+    let listed = service.get("/v1/exports").await.expect(200);
+    let listed =
+        listed["data"].as_array().expect("data").iter().find(|set| set["dataset"] == "conversations");
+    assert_eq!(listed.expect("the data set")["rows"], 3);
 }
