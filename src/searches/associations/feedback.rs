@@ -75,8 +75,9 @@ impl Private for Feedback {
 
 /// Adds a verdict to the evidence for its association. Returns the association with its new weight.
 pub async fn give(pool: &IntakePool, tenant: &Tenant, feedback: &Kept<Feedback>) -> Result<Association> {
+    // Exports compare the time with those of searches, which are by the clock of the database.
     const OPPOSITE: &str = "
-        select exists (
+        select clock_timestamp(), exists (
             select from association_evidence
             where project = $1 and association_id = $2 and source = $3 and kind <> $4)";
     let (project, rules, id) = (&*tenant.name, &tenant.rules, feedback.association);
@@ -90,9 +91,10 @@ pub async fn give(pool: &IntakePool, tenant: &Tenant, feedback: &Kept<Feedback>)
             Verdict::Useful => (Kind::Useful, USEFUL),
             Verdict::Wrong => (Kind::Wrong, -(1.0 + association.weight.max(0.0) / 2.0)),
         };
-        let (source, at) = (feedback.source, Timestamp::now());
-        let opposite = sqlx::query_scalar(OPPOSITE).bind(project).bind(id).bind(source).bind(kind);
-        if opposite.fetch_one(&mut *transaction).await? {
+        let source = feedback.source;
+        let opposite = sqlx::query_as(OPPOSITE).bind(project).bind(id).bind(source).bind(kind);
+        let (at, is_opposite): (Timestamp, bool) = opposite.fetch_one(&mut *transaction).await?;
+        if is_opposite {
             let detail = format!("the feedback on the association {id} already exists with another verdict");
             return Err(Error::Conflict(detail));
         }

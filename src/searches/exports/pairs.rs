@@ -71,7 +71,8 @@ impl Described for SearchPairs {
         name: "search-pairs",
         summary: "Queries with weak results, the files that answered them, and files that did not help.",
         notes: "The data set contains only resolved searches. A file to which a person objected, so that the agent went to \
-            another, is not an answer. A row of `raw` has `query`, `path`, `unhelpful` and `root`; \
+            another, is not an answer. Neither is one that a client reported as wrong for the query, until it is reported as useful \
+            or found again. A row of `raw` has `query`, `path`, `unhelpful` and `root`; \
             `triplets` has a row for each file that did not help. `split` divides the rows by query.",
         shapes: &[Shape::Raw, Shape::Triplet, Shape::Pair],
         raw: Some(schema::of::<Raw<'_>>),
@@ -163,8 +164,8 @@ impl Dataset for SearchPairs {
 
 impl SearchPairs {
     /// Adds `from` and `where`, with the search `s`, and as `unhelpful` a file that did not help where it is part of the row.
-    /// A file to which a person objected, with the effect that the agent went to another, is not the answer. What had been
-    /// exported by then has it all the same.
+    /// A file to which a person objected, with the effect that the agent went to another, is not the answer, nor is one whose
+    /// latest report says that it is wrong. What had been exported by then has it all the same.
     fn push_rows(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         let others = match shape {
             Shape::Triplet => UNHELPFUL,
@@ -184,7 +185,25 @@ impl SearchPairs {
         if let Some(as_of) = common.as_of {
             query.push(" and correction.completed_at < ").push_bind(as_of);
         }
-        query.push(")");
+        query.push(
+            ") and not exists (
+                select from association_evidence wrong
+                where wrong.project = $1 and wrong.association_id = e.association_id and wrong.kind = 'wrong'",
+        );
+        if let Some(as_of) = common.as_of {
+            query.push(" and wrong.at < ").push_bind(as_of);
+        }
+        query.push(
+            " and not exists (
+                    select from association_evidence later left join searches found on found.project = $1 and found.id = later.source
+                    where later.project = $1 and later.association_id = e.association_id and later.at > wrong.at
+                        and later.kind in ('found', 'useful')",
+        );
+        if let Some(as_of) = common.as_of {
+            // What a search has found is known when it ends, by the clock of the database.
+            query.push(" and coalesce(found.completed_at, later.at) < ").push_bind(as_of);
+        }
+        query.push("))");
         if let Some(root) = &self.root {
             query.push(" and s.root = ").push_bind(paths::folder(root));
         }

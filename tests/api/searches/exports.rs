@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{find, weak};
-use crate::support::{Service, with};
+use super::{associations, find, weak};
+use crate::support::{Answer, Service, column, encoded, with};
 
 #[tokio::test]
 async fn search_pairs_have_the_answer_and_what_did_not_help() {
@@ -86,4 +86,45 @@ async fn rows_of_searches_are_equal_if_all_that_is_exported_of_them_is() {
     let [one, both] = [json!(["x.rs"]), json!(["x.rs", "y.rs"])];
     assert_eq!(rows("format=raw").await, [raw("/one", one.clone()), raw("/two", one), raw("/two", both)]);
     assert_eq!(rows("format=pairs&root=/two").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_was_reported_as_wrong_is_no_answer_until_it_is_useful_or_found_again() {
+    let service = Service::open().await;
+    find(&service, weak("login button", 0), &["a.rs", "b.rs"]).await;
+    let found = associations(&service, "login button").await;
+    let wrong = found.iter().find(|found| found["path"] == "a.rs").expect("an association");
+    let path = format!("/v1/associations/{}/feedback", wrong["id"].as_str().expect("an id"));
+    let export = async |parameters: &str| service.get(&format!("/v1/exports/search-pairs{parameters}")).await;
+    let files = async |parameters: &str| {
+        let mut files = column(&export(parameters).await.rows(), "path");
+        files.sort_by_key(ToString::to_string);
+        files
+    };
+    let report = async |verdict: &str| service.post(&path, &json!({"verdict": verdict})).await.expect(200);
+    let before = export("").await;
+    assert_eq!(before.rows().len(), 2);
+    report("wrong").await;
+    for parameters in ["", "?dedupe=exact"] {
+        assert_eq!(files(parameters).await, ["b.rs"], "{parameters}");
+    }
+    assert_eq!(export("?format=pairs").await.rows(), [json!({"anchor": "login button", "positive": "b.rs"})]);
+    // What was exported before the report is exported again.
+    let as_of =
+        |answer: &Answer| format!("?as_of={}", encoded(answer.header("gleaner-as-of").expect("a time")));
+    assert_eq!(export(&as_of(&before)).await.rows(), before.rows());
+    let without = export("").await;
+    report("useful").await;
+    assert_eq!(files("").await, ["a.rs", "b.rs"]);
+    assert_eq!(export(&as_of(&without)).await.rows(), without.rows());
+    report("wrong").await;
+    assert_eq!(files("").await, ["b.rs"]);
+    // It is found in a later search, which says nothing about what was exported before it ended.
+    let sql = "update association_evidence set at = '2026-01-01T00:01:00Z' where kind in ('wrong', 'useful')";
+    sqlx::query(sql).execute(service.pool()).await.expect("earlier reports");
+    let without = export("").await;
+    assert_eq!(column(&without.rows(), "path"), ["b.rs"]);
+    find(&service, weak("login button", 100), &["a.rs"]).await;
+    assert_eq!(files("").await, ["a.rs", "a.rs", "b.rs"]);
+    assert_eq!(export(&as_of(&without)).await.rows(), without.rows());
 }
