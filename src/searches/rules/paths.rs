@@ -32,9 +32,17 @@ fn has_drive(path: &str) -> bool {
     matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
-/// Replaces the separators of Windows if the path is clearly one of Windows.
+/// Replaces the separators of Windows if the path is clearly one of Windows, whose drives have no case.
 fn slashes(path: &str) -> String {
-    if has_drive(path) || path.starts_with("\\\\") { path.replace('\\', "/") } else { path.to_owned() }
+    let is_drive = has_drive(path);
+    if !is_drive && !path.starts_with("\\\\") {
+        return path.to_owned();
+    }
+    let mut path = path.replace('\\', "/");
+    if is_drive {
+        path[..1].make_ascii_uppercase();
+    }
+    path
 }
 
 /// Removes empty parts, `.` and, as far as possible without access to the file system, `..`.
@@ -80,6 +88,9 @@ mod tests {
             ("/../etc", None, None, "/etc"),
             ("../../a", None, None, "../../a"),
             (r"C:\src\app\a.cs", None, Some(r"C:\src\app"), "a.cs"),
+            ("c:/src/app/a.cs", None, Some(r"C:\src\app"), "a.cs"),
+            (r"C:\src\a.cs", None, Some("c:/src/app"), "C:/src/a.cs"),
+            (r"d:\a.cs", None, None, "D:/a.cs"),
             ("~/notes.md", Some("/src"), Some("/src"), "~/notes.md"),
         ] {
             assert_eq!(normalise(path, at, root), expected, "{path}");
