@@ -1,13 +1,22 @@
 -- Which texts stand together in a record, so that a split of a data set puts none of them into two parts (exports/groups.rs).
 
--- A text as a split compares it: without case, white space and quotation marks; its kind sets it apart from equal texts of
--- another kind. The letters of ASCII are the same in every locale, so that a server can compute the hash of such a text
--- (exports/text.rs).
+-- A text in which each letter is composed in the same way, where the encoding has several. Those of ASCII have one, and most
+-- other texts are composed already, which is known in half the time.
+create function composed(content text) returns text language sql immutable strict parallel safe
+    return case
+        when octet_length(content) = length(content) or getdatabaseencoding() <> 'UTF8' or content is nfc normalized
+            then content
+        else normalize(content, nfc)
+    end;
+
+-- A text as a split compares it: without case, white space and quotation marks, and with composed letters; its kind sets it
+-- apart from equal texts of another kind. The letters of ASCII are the same in every locale, so that a server can compute the
+-- hash of such a text (exports/text.rs).
 -- All of these `replace` together take a third of the time of one `translate`.
 create function split_hash(kind text, content text) returns bigint language sql immutable strict parallel safe
     return hashtextextended(kind || ':' || lower(lower(
         replace(replace(replace(replace(replace(replace(replace(replace(
-        replace(replace(replace(replace(replace(replace(replace(replace(content,
+        replace(replace(replace(replace(replace(replace(replace(replace(composed(content),
             ' ', ''), E'\t', ''), E'\n', ''), E'\r', ''), E'\f', ''), E'\x0b', ''), '"', ''), '''', ''), '`', ''),
             E'\u00a0', ''), E'\u2018', ''), E'\u2019', ''), E'\u201c', ''), E'\u201d', ''), E'\u00ab', ''), E'\u00bb', '')
         collate "C") collate "default"), 0);

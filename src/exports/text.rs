@@ -1,5 +1,5 @@
-//! The texts of rows, which are compared by a hash that ignores case, white space and quotation marks (`split_hash` in
-//! the migrations).
+//! The texts of rows, which are compared by a hash that ignores case, white space, quotation marks and how letters are composed
+//! (`split_hash` in the migrations).
 
 use std::mem::take;
 

@@ -412,3 +412,12 @@ async fn a_row_is_dropped_also_if_only_a_late_group_of_its_program_is_in_the_tra
     }
     assert!(dropped.iter().filter(|count| **count > 400).count() >= 6, "{dropped:?}");
 }
+
+#[tokio::test]
+async fn texts_that_differ_in_how_their_letters_are_composed_are_one() {
+    let service = Service::open().await;
+    let hashes = "select count(distinct split_hash('intent', text))
+        from unnest(array[U&'Caf\\00e9 cr\\00e8me', U&'cafe\\0301 cre\\0300me', U&'CAFE\\0301 CR\\00c8ME']) as text";
+    let found: i64 = sqlx::query_scalar(hashes).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(found, 1);
+}
