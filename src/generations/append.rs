@@ -18,9 +18,6 @@ pub(super) struct AttemptRow<'a> {
     pub(super) log: Uuid,
     /// The attempt.
     pub(super) append: &'a Append,
-    /// The position, from 1, among the attempts that one statement adds to the log and that have no number of
-    /// their own.
-    pub(super) nth: i32,
 }
 
 columns! {
@@ -29,7 +26,6 @@ columns! {
     |row| {
         "generation_id": "uuid" = row.log,
         "number": "int" = row.append.number,
-        "nth": "int" = row.nth,
     }
 }
 
@@ -68,7 +64,8 @@ pub(super) enum AppendTo {
 }
 
 /// Adds attempts to logs. Returns the numbers of those that were added, by log and id. Left out are attempts
-/// whose id or number is taken, and attempts to a log that does not exist or is not open.
+/// whose id or number is taken, and attempts to a log that does not exist or is not open. Attempts without a number get the
+/// next ones, in their order; one that is left out takes none.
 ///
 /// The statement does not see an attempt that another server adds while it waits for the log's lock. That
 /// attempt has taken the next number, so the new one is left out and can be judged.
@@ -86,17 +83,20 @@ pub(super) async fn insert_attempts(
             new as (select {keys}, {unnested}, generate_subscripts($2, 1) as ordinal)
             insert into attempts (project, generation_id, attempt, {names})
             select $1, new.generation_id,
-                coalesce(new.number, new.nth + (
+                coalesce(new.number, (
                     select coalesce(max(a.attempt), 0) from attempts a
-                    where a.project = $1 and a.generation_id = new.generation_id)),
+                    where a.project = $1 and a.generation_id = new.generation_id)
+                    + row_number() over (partition by new.generation_id, new.number is null order by new.ordinal)),
                 {values}
             from new
-            where (new.generation_id in (select id from log)) is true
+            where (new.generation_id in (select id from log)) is true and (new.number is not null or (
+                select a.id from attempts a
+                where a.project = $1 and a.generation_id = new.generation_id and a.id = new.id) is null)
             order by new.ordinal
             on conflict do nothing
             returning generation_id, id, attempt",
             keys = insert::unnested::<AttemptKeys>(2),
-            unnested = insert::unnested::<Attempts>(5),
+            unnested = insert::unnested::<Attempts>(4),
             names = insert::names::<Attempts>(),
             values = insert::values::<Attempts>("new"),
         )
@@ -114,14 +114,14 @@ pub(super) async fn insert_attempts(
         format!(
             "insert into attempts (project, generation_id, attempt, {names})
             select $1, g.id,
-                coalesce($3, $4 + (
-                    select coalesce(max(a.attempt), 0) from attempts a where a.project = $1 and a.generation_id = $2)),
+                coalesce($3, (
+                    select coalesce(max(a.attempt), 0) + 1 from attempts a where a.project = $1 and a.generation_id = $2)),
                 {value}
             from generations g where g.project = $1 and g.id = $2 and g.completed_at is null for no key update
             on conflict do nothing
             returning generation_id, id, attempt",
             names = insert::names::<Attempts>(),
-            value = insert::value::<Attempts>(5),
+            value = insert::value::<Attempts>(4),
         )
     });
     let alone =

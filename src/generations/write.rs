@@ -144,16 +144,10 @@ fn starts<'a>(events: &[Kept<&'a Event>]) -> impl Iterator<Item = (Uuid, &'a Sta
     events.iter().filter_map(|event| event.as_start())
 }
 
-/// Returns the rows of the attempts. Those without a number are counted for each log.
+/// Returns the rows of the attempts.
 fn append_rows<'a>(events: &[Kept<&'a Event>]) -> Vec<AttemptRow<'a>> {
-    let mut nameless: HashMap<Uuid, i32> = HashMap::new();
     let appends = events.iter().filter_map(|event| event.as_append());
-    let row = |(log, append): (Uuid, &'a Append)| {
-        let nth = nameless.entry(log).or_default();
-        *nth += i32::from(append.number.is_none());
-        AttemptRow { log, append, nth: *nth }
-    };
-    appends.map(row).collect()
+    appends.map(|(log, append)| AttemptRow { log, append }).collect()
 }
 
 /// Returns the verdict on an attempt, if it was added.
@@ -170,7 +164,7 @@ async fn write_starts(
     let created = tables::insert_logs(connection, project, &logs).await?;
     let created_starts = || starts(events).filter(|(id, _)| created.contains(id));
     let attempts: Vec<_> = created_starts()
-        .flat_map(|(log, start)| start.attempts.iter().map(move |append| AttemptRow { log, append, nth: 0 }))
+        .flat_map(|(log, start)| start.attempts.iter().map(move |append| AttemptRow { log, append }))
         .collect();
     if !attempts.is_empty() {
         let inserted = append::insert_attempts(connection, project, AppendTo::New, &attempts).await?;

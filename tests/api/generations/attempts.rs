@@ -190,3 +190,16 @@ async fn the_same_number_with_the_same_body_is_a_replay_whatever_the_idempotency
     let named = with(body, &json!({"id": Uuid::now_v7()}));
     service.post(&path, &named).await.refused(409, &[]);
 }
+
+#[tokio::test]
+async fn a_batch_of_which_a_part_is_sent_again_leaves_no_gap_in_the_numbers() {
+    let service = Service::open().await;
+    let log = Uuid::new_v4();
+    let attempt = |id: u128| json!({"event": "attempt", "generation_id": log, "id": Uuid::from_u128(id), "latency_ms": 7});
+    service.accept(&[with(intent("Create a fund"), &json!({"event": "generation", "id": log}))]).await;
+    service.accept(&[attempt(1), attempt(2)]).await;
+    let summary = service.events(&[attempt(1), attempt(3), attempt(2), attempt(4)]).await.expect(200);
+    assert_eq!(summary, json!({"accepted": 2, "duplicates": 2, "rejected": []}));
+    let log = service.get(&format!("/v1/generations/{log}")).await.expect(200);
+    assert_eq!(numbers(&log), [1, 2, 3, 4]);
+}
