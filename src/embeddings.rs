@@ -53,8 +53,11 @@ impl Embedder {
     pub fn new(base_url: &str, model: &str, key: Option<&str>) -> anyhow::Result<Self> {
         let address =
             format!("{}/embeddings", base_url.trim_end_matches('/').trim_end_matches("/embeddings"));
-        let url: Url = address.parse().with_context(|| format!("{base_url:?} is not a URL"))?;
-        ensure!(["http", "https"].contains(&url.scheme()), "{base_url:?} is not an address of HTTP");
+        let url: Url = address.parse().context("the address of the embeddings API is not a URL")?;
+        ensure!(
+            ["http", "https"].contains(&url.scheme()),
+            "the address of the embeddings API is not one of HTTP"
+        );
         let key = key.map(|key| HeaderValue::try_from(format!("Bearer {key}"))).transpose();
         let mut key =
             key.map_err(|_| anyhow::anyhow!("the key of the embeddings API cannot be sent in a header"))?;

@@ -1,5 +1,6 @@
 //! The client by which the program's commands reach a running server.
 
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,7 +76,17 @@ pub(super) fn expect_address(url: &str) -> anyhow::Result<()> {
     if ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Ok(());
     }
-    bail!("{url} is not the address of a server; an address begins with http:// or https://")
+    bail!("{} is not the address of a server; an address begins with http:// or https://", shown(url))
+}
+
+/// Returns an address as messages show it: without a user and a password.
+fn shown(url: &str) -> Cow<'_, str> {
+    let server = url.find("://").map_or(0, |scheme| scheme + "://".len());
+    let end = url[server..].find(['/', '?', '#']).map_or(url.len(), |path| server + path);
+    match url[server..end].rfind('@') {
+        Some(at) => [&url[..server], &url[server + at + 1..]].concat().into(),
+        None => url.into(),
+    }
 }
 
 /// Returns the address of a server on this machine: where `serve` listens with this environment.
@@ -128,9 +139,9 @@ pub(super) enum Presence {
 }
 
 impl Client {
-    /// Returns the server's address.
-    pub(super) fn url(&self) -> &str {
-        &self.url
+    /// Returns the server's address, for messages.
+    pub(super) fn url(&self) -> Cow<'_, str> {
+        shown(&self.url)
     }
 
     /// Sends a request without a body and reads the whole response.
@@ -221,10 +232,10 @@ impl Client {
         };
         // What rustls calls an answer that is no TLS.
         if reason.contains("InvalidContentType") {
-            let plain = self.url.replacen("https://", "http://", 1);
-            return anyhow::anyhow!("{} does not speak TLS; is its address {plain}?", self.url);
+            let plain = self.url().replacen("https://", "http://", 1);
+            return anyhow::anyhow!("{} does not speak TLS; is its address {plain}?", self.url());
         }
-        anyhow::anyhow!("{} does not answer: {reason}", self.url)
+        anyhow::anyhow!("{} does not answer: {reason}", self.url())
     }
 
     /// Returns the body of a response that is no refusal, and otherwise what the server said about it.
@@ -250,13 +261,13 @@ impl Client {
             (401, None) => "; give one with --key, --key-file or GLEANER_KEY",
             _ => "",
         };
-        format!("{} answered {}{said}{advice}", self.url, answer.status)
+        format!("{} answered {}{said}{advice}", self.url(), answer.status)
     }
 
     /// Reads a response's body as JSON.
     pub(super) fn json<T: DeserializeOwned>(&self, answer: &Answer) -> anyhow::Result<T> {
         serde_json::from_str(&answer.body)
-            .with_context(|| format!("{} did not answer as Gleaner does", self.url))
+            .with_context(|| format!("{} did not answer as Gleaner does", self.url()))
     }
 }
 
@@ -286,4 +297,21 @@ fn config(patience: Duration) -> ConfigBuilder<AgentScope> {
         .timeout_connect(Some(patience.min(CONNECT)))
         .http_status_as_error(false)
         .user_agent(concat!("gleaner/", env!("CARGO_PKG_VERSION")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_a_user_and_a_password() {
+        for (url, expected) in [
+            ("https://ann:k9@x.io:8080/a@b", "https://x.io:8080/a@b"),
+            ("http://a@b:c@x.io", "http://x.io"),
+            ("ann:k9@x.io", "x.io"),
+            ("http://127.0.0.1:8080?a@b", "http://127.0.0.1:8080?a@b"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+    }
 }

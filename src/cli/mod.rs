@@ -235,8 +235,9 @@ fn start_logging(logging: &Logging) {
         Err(error) => (EnvFilter::new("info"), Some(error)),
     };
     let requests = format!("{}={}", telemetry::REQUESTS, if logging.log_requests { "info" } else { "off" });
-    // The libraries of MCP and HTTP/2 log what clients send to them, and how much of that is up to them.
-    let filter = [requests.as_str(), "rmcp=off", "h2=error"]
+    // The libraries of MCP and HTTP/2 log what clients send to them, and how much of that is up to them. Those with which the
+    // commands send requests log each of them, with the key.
+    let filter = [requests.as_str(), "rmcp=off", "h2=error", "ureq=warn", "ureq_proto=warn"]
         .iter()
         .fold(filter, |filter, rule| filter.add_directive(rule.parse().expect("a target and a level")));
     let subscriber = tracing_subscriber::fmt()

@@ -87,11 +87,11 @@ impl Target {
         match server.presence() {
             Presence::Open => Ok(Found::Server(server)),
             // Whoever can open the database needs no key.
-            Presence::Closed => match self.local(Missing::Say, Some(server.url())).await {
+            Presence::Closed => match self.local(Missing::Say, Some(&server.url())).await {
                 Ok(local) => Ok(Found::Database(local)),
                 Err(_) => Ok(Found::Server(server)),
             },
-            Presence::Nobody => self.local(missing, Some(server.url())).await.map(Found::Database),
+            Presence::Nobody => self.local(missing, Some(&server.url())).await.map(Found::Database),
         }
     }
 

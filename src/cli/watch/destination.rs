@@ -57,7 +57,7 @@ impl Destination {
     /// The name that tells this destination from others.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Server { client, project: None } => client.url().to_owned(),
+            Self::Server { client, project: None } => client.url().into_owned(),
             Self::Server { client, project: Some(project) } => format!("{project} at {}", client.url()),
             Self::Database { name, project, .. } => format!("{project} at {name}"),
         }
