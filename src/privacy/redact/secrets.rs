@@ -317,7 +317,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:\b|{CODE})(?:set-)?cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";|\\+/){{8,4096}})"#
+                r#"(?i)(?:\b|{CODE})cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";|\\+/){{8,}})"#
             ),
             has_random_value,
         ),
