@@ -212,8 +212,6 @@ pub(super) fn patterns() -> Vec<Pattern> {
     let by_shape = SHAPES.iter().map(|Shape { prefix, rest, .. }| {
         Pattern::token(prefix, &format!("^{}{rest}", regex::escape(prefix)), is_varied)
     });
-    // The name of the header, and what is between it and its value.
-    let authorization = format!(r#"authorization(?:\\*["'`]?\s*[:=]\s*\\*["'`]?|{SETS})"#);
     let others = [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
         Pattern::matches(
@@ -299,6 +297,15 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r"Private-Lines: [0-9]+((?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{1,63}(?:\s|\\+[nr])+Private-MAC)?)",
             always,
         ),
+    ];
+    by_shape.chain(others).chain(sent()).chain(named::patterns()).chain(commands::patterns()).collect()
+}
+
+/// Returns the patterns of credentials in headers and addresses.
+fn sent() -> [Pattern; 4] {
+    // The name of the header, and what is between it and its value.
+    let authorization = format!(r#"authorization(?:\\*["'`]?\s*[:=]\s*\\*["'`]?|{SETS})"#);
+    [
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
         Pattern::matches(
             &["authorization"],
@@ -328,8 +335,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/"<>{}`]{2,})@"#,
             is_login,
         ),
-    ];
-    by_shape.chain(others).chain(named::patterns()).chain(commands::patterns()).collect()
+    ]
 }
 
 /// What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
