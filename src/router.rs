@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderName, StatusCode, Version};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -35,6 +35,7 @@ use crate::http::send::{self, Compressors, Shared};
 use crate::http::unpack;
 use crate::mcp::Door;
 use crate::openapi::{self, Document};
+use crate::privacy::redact::has_secret;
 use crate::sharing::in_full;
 use crate::state::App;
 use crate::telemetry::{self, log_failure, span};
@@ -89,7 +90,7 @@ pub fn router(app: App) -> Router {
     // The layers are added as one, because the router boxes every layer that is added to it, at a cost for
     // each request.
     let layers = ServiceBuilder::new()
-        .layer(MapRequestLayer::new(without_long_id))
+        .layer(MapRequestLayer::new(without_unfit_id))
         .layer(SetRequestIdLayer::new(REQUEST_ID, NewRequestId))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(log_failure))
@@ -123,7 +124,7 @@ pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
         async move { Error::Starting(format!("the server is starting: {waiting_for}")) }
     };
     let layers = ServiceBuilder::new()
-        .layer(MapRequestLayer::new(without_long_id))
+        .layer(MapRequestLayer::new(without_unfit_id))
         .layer(SetRequestIdLayer::new(REQUEST_ID, NewRequestId))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(middleware::from_fn(async |request: Request, next: Next| {
@@ -145,9 +146,10 @@ fn is_ours(_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions) ->
     extensions.get::<PassedOn>().is_none() && extensions.get::<Shared>().is_none()
 }
 
-/// Removes a client's id of a request if it is too long to be logged and returned.
-fn without_long_id<B>(mut request: axum::http::Request<B>) -> axum::http::Request<B> {
-    if request.headers().get(REQUEST_ID).is_some_and(|id| id.len() > LONGEST_REQUEST_ID) {
+/// Removes a client's id of a request if it is too long to be logged and returned, or has a secret in it.
+fn without_unfit_id<B>(mut request: axum::http::Request<B>) -> axum::http::Request<B> {
+    let is_unfit = |id: &HeaderValue| id.len() > LONGEST_REQUEST_ID || id.to_str().is_ok_and(has_secret);
+    if request.headers().get(REQUEST_ID).is_some_and(is_unfit) {
         request.headers_mut().remove(REQUEST_ID);
     }
     request

@@ -11,6 +11,9 @@ use crate::http::memory::Memory;
 /// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
 const MOST: usize = 32 << 20;
 
+/// The number of bytes above which a row needs memory of its own.
+const LONG: usize = 64 << 10;
+
 /// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
 const MOST_OF_RECORDS: usize = 16 << 20;
 
@@ -24,6 +27,12 @@ pub fn length(row: &PgRow) -> usize {
 #[must_use]
 pub fn size(row: &PgRow) -> usize {
     values(row).map(|(is_json, bytes)| bytes.len() + if is_json { 0 } else { escapes(bytes) }).sum()
+}
+
+/// Returns how many bytes a row that is written as JSON needs memory for, if it is so long that it needs memory of its own: as
+/// many as it has as JSON, and as many for the connection, which keeps the room that it has taken for the row.
+pub fn long(row: &PgRow) -> Option<usize> {
+    (length(row) > LONG).then(|| 2 * size(row))
 }
 
 /// Returns the values of a row, each with whether it is JSON already.

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
-use super::stream::long;
+use crate::db::rows;
 use crate::error::Result;
 use crate::http::memory::Memory;
 use crate::types::Timestamp;
@@ -238,7 +238,7 @@ impl Export {
             let mut page = query.fetch(&mut *connection);
             let (mut count, mut waiting) = (0, None);
             while let Some(row) = page.try_next().await? {
-                waiting = long(&row).filter(|bytes| !memory.try_hold(*bytes));
+                waiting = rows::long(&row).filter(|bytes| !memory.try_hold(*bytes));
                 if waiting.is_some() {
                     break;
                 }

@@ -182,7 +182,7 @@ impl Export {
                 () = &mut gone => break End::Gone,
             };
             let Some(row) = row else { break End::Last };
-            let long = long(&row);
+            let long = rows::long(&row);
             if let Some(bytes) = long {
                 if !memory.try_hold(bytes) {
                     break End::Long(bytes);
@@ -225,12 +225,6 @@ impl Export {
 async fn cancel(db: &PgPool, process: i32) -> sqlx::Result<()> {
     sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
     Ok(())
-}
-
-/// Returns how many bytes a row needs memory for, if it is so long that it needs memory of its own: as many as it has as JSON,
-/// which is held twice over, and as many for the connection, which keeps the room that it has taken for the row.
-pub(super) fn long(row: &PgRow) -> Option<usize> {
-    (rows::length(row) > CHUNK).then(|| 2 * rows::size(row))
 }
 
 /// The connections reserved for exports, so that slow readers do not delay others.

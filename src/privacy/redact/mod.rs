@@ -158,6 +158,15 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
+/// Returns whether the rule `secrets` finds something in a text that is of no project and would be logged.
+#[must_use]
+#[expect(clippy::missing_panics_doc, reason = "there is no custom rule")]
+pub fn has_secret(text: &str) -> bool {
+    static SECRETS: LazyLock<Redactor> =
+        LazyLock::new(|| Redactor::new(&["secrets"], &[], None).expect("there is no custom rule"));
+    SECRETS.may_match(text) && !SECRETS.of_builtin(text).is_empty()
+}
+
 /// A span of a text that will be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
