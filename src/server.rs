@@ -95,6 +95,9 @@ pub struct Running {
     writer_db: PgPool,
 }
 
+/// The number of connections to look up keys and projects, and for background tasks.
+const LOOKUPS: u32 = 4;
+
 /// How long hook reports that were answered may take to be stored once the server is stopping.
 const REPORTS_END: Duration = Duration::from_secs(10);
 
@@ -102,12 +105,14 @@ impl Running {
     /// Starts the background tasks. The database must have an up-to-date schema before requests are served.
     #[must_use]
     pub fn start(options: &PgConnectOptions, settings: Settings) -> Self {
-        let db = db::pool(options, "gleaner", settings.connections);
+        // Whatever projects read and administer, there are connections left to look up keys and projects.
+        let others = settings.connections.div_ceil(4) + LOOKUPS;
+        let db = db::pool(options, "gleaner", settings.connections + others);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let models = Arc::new(settings.providers.catalog());
         let work = Arc::new(Work::new(settings.turns));
         let defaults = Defaults { models, ..settings.defaults };
-        let keyring = Keyring::new(db.clone(), defaults, Arc::clone(&work));
+        let keyring = Keyring::new(db.clone(), settings.connections, defaults, Arc::clone(&work));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
         let short = Budget::new((settings.body_memory << 20) / 2);
         let (writer, writing) =

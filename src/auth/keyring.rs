@@ -71,11 +71,11 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Makes an empty keyring for a server with these defaults, which reads by the connections of `db`. It tells
-    /// `work` of all requests.
+    /// Makes an empty keyring for a server with these defaults, of whose connections `db` requests that read may take so
+    /// many. It tells `work` of all requests.
     #[must_use]
-    pub fn new(db: PgPool, defaults: Defaults, work: Arc<Work>) -> Self {
-        let connections = db.options().get_max_connections() as usize;
+    pub fn new(db: PgPool, connections: u32, defaults: Defaults, work: Arc<Work>) -> Self {
+        let connections = connections as usize;
         Self {
             db,
             closed: AtomicBool::new(false),
@@ -202,7 +202,7 @@ impl Keyring {
     pub(super) async fn expect_unchanged(&self, key: Option<&ApiKey>, tenant: &Tenant) -> Result<()> {
         const CHANGED: &str = "the project's settings have changed while the body arrived; send it again";
         match self.is_unchanged(key, tenant).await {
-            Ok(false) => Err(Error::Unavailable(CHANGED)),
+            Ok(false) | Err(Error::Unavailable(LATE)) => Err(Error::Unavailable(CHANGED)),
             Err(error) if !error.is_transient() => Err(error),
             _ => Ok(()),
         }

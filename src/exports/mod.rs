@@ -22,6 +22,7 @@ pub mod near;
 pub mod params;
 pub mod profile;
 pub mod progress;
+mod reading;
 pub mod routes;
 mod rows;
 pub mod schema;

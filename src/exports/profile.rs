@@ -12,15 +12,18 @@ use std::hash::{DefaultHasher, Hasher as _};
 use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection, PgPool};
+use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
-use crate::db::rows;
+use super::reading::{arrive, cancel};
+use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::memory::Memory;
+use crate::http::pace::STALL;
 use crate::types::Timestamp;
 
 /// The number of rows from which on a sample of about this size is read.
@@ -216,8 +219,10 @@ impl Export {
     pub(super) async fn profile(
         mut self,
         connection: &mut PgConnection,
+        pool: &PgPool,
         dataset: &'static str,
         memory: &Memory,
+        arriving: &Semaphore,
     ) -> Result<Report> {
         let rows = self.count(connection).await?;
         if rows > MOST_ROWS {
@@ -227,7 +232,9 @@ impl Export {
         }
         let counted = usize::try_from(rows.unsigned_abs().min(MOST_SAMPLED)).unwrap_or(usize::MAX);
         // Memory is held for twice as much.
-        memory.hold(counted * COUNTED / 2).await?;
+        let counted = counted * COUNTED / 2;
+        memory.hold(counted).await?;
+        let process = db::process_of(connection).await?;
         // The shares need the metadata, even if the request does not.
         self.rows.common.include = Some(Include::Metadata);
         let mut profile = Profile::default();
@@ -237,21 +244,33 @@ impl Export {
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
             let (mut count, mut waiting) = (0, None);
-            while let Some(row) = page.try_next().await? {
-                waiting = rows::long(&row).filter(|bytes| !memory.try_hold(*bytes));
+            while let Some(row) = arrive(&mut page, arriving).await? {
+                let long = rows::long(&row);
+                waiting = long.map(|bytes| bytes + counted).filter(|bytes| !memory.try_hold(*bytes));
                 if waiting.is_some() {
                     break;
                 }
                 self.write(&row, &mut line, Some(&mut profile))?;
+                drop(row);
                 profile.measure(line.len());
                 line.clear();
                 count += 1;
+                if long.is_some() {
+                    line = Vec::new();
+                    memory.give_back();
+                    memory.hold(counted).await?;
+                }
+            }
+            if waiting.is_some() {
+                cancel(pool, process).await?;
+                while let Ok(Some(_)) = page.try_next().await {}
             }
             drop(page);
+            connection.shrink_buffers();
             self.confirm(connection).await?;
             if let Some(bytes) = waiting {
                 // The next page begins with this row.
-                memory.hold(bytes).await?;
+                memory.hold_late(bytes, STALL).await?;
                 continue;
             }
             if count < PAGE || profile.rows >= MOST_SAMPLED {

@@ -59,7 +59,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
-use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
+use futures_util::{Stream, TryStreamExt as _};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{PgPool, Postgres};
@@ -72,6 +72,7 @@ use super::datasets::AnyDataset;
 use super::export::{Export, PAGE};
 use super::params::Common;
 use super::profile::Report;
+use super::reading::{ARRIVING, arrive, cancel};
 use crate::db::{self, EXPORT_NAME, rows};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
@@ -87,11 +88,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MOST_DOWNLOADS: usize = 16;
 /// The number of bytes that are sent at a time.
 pub(super) const CHUNK: usize = 64 << 10;
-
-/// The number of exports that wait for a row at the same time.
-const ARRIVING: usize = 2;
-/// The time within which a row usually comes.
-const SOON: Duration = Duration::from_secs(1);
 
 /// How an export continues after a page.
 #[derive(PartialEq, Eq)]
@@ -221,12 +217,6 @@ impl Export {
     }
 }
 
-/// Cancels the statement of a process, if it has one.
-async fn cancel(db: &PgPool, process: i32) -> sqlx::Result<()> {
-    sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
-    Ok(())
-}
-
 /// The connections reserved for exports, so that slow readers do not delay others.
 #[derive(Debug, Clone)]
 pub struct Exports {
@@ -351,11 +341,12 @@ impl Exports {
         memory: &Memory,
     ) -> Result<Report> {
         let (place, name, memory) = (self.place(project).await?, description.name, memory.clone());
+        let (db, arriving) = (self.db.clone(), Arc::clone(&self.arriving));
         self.in_time(async {
             let mut export = Export::fix(&self.db, project, description, dataset, common).await?;
             let profile = |mut connection: PoolConnection<Postgres>| async move {
                 export.find_extent(&mut connection).await?;
-                export.profile(&mut connection, name, &memory).await
+                export.profile(&mut connection, &db, name, &memory, &arriving).await
             };
             Ok(self.while_awaited(place, profile).await?.0)
         })
@@ -502,22 +493,15 @@ impl Reader {
         }
     }
 
-    /// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and none that
-    /// waits for long keeps others from it.
+    /// Waits for a row.
     async fn await_row(
         &self,
         rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
     ) -> sqlx::Result<Option<PgRow>> {
-        if let Some(row) = rows.try_next().now_or_never() {
-            return row;
+        match &self.turns {
+            Some(turns) => arrive(rows, &turns.arriving).await,
+            None => rows.try_next().await,
         }
-        if let Some(turns) = &self.turns {
-            let _place = turns.arriving.acquire().await;
-            if let Ok(row) = timeout(SOON, rows.try_next()).await {
-                return row;
-            }
-        }
-        rows.try_next().await
     }
 
     /// Lets other exports of the project work.
@@ -566,6 +550,8 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::sharing;
 

@@ -87,8 +87,9 @@ impl Filling {
                 select id, concat_ws(' ', symbol, file_path, left(content, $3)) as text
                 from memories where project = $1 and id = any($2) and content is not null
             ) texts";
-        let tenant = self.keyring.tenant(project).await?;
-        if tenant.policy.capture(Domain::Memories) != Capture::Full {
+        // If its settings cannot be read, the next pass tries again.
+        let tenant = self.keyring.tenant(project).await.ok();
+        if tenant.is_none_or(|tenant| tenant.policy.capture(Domain::Memories) != Capture::Full) {
             self.left.pop();
             self.after = None;
             return Ok(());

@@ -18,6 +18,7 @@ use crate::auth::keyring::Keyring;
 use crate::background::Rounds;
 use crate::db;
 use crate::error::{Error, Result};
+use crate::projects::Tenant;
 use crate::types::Timestamp;
 
 /// The minimum and maximum pause between two checks for searches that are due.
@@ -73,13 +74,19 @@ pub async fn expire(
     let mut due: VecDeque<_> = due.map(|(project, _)| project).collect();
     // Each project gets a piece in turn.
     while let Some(project) = due.pop_front() {
-        let rules = &keyring.tenant(&project).await?.rules;
-        if expire_some(db, &project, rules, failed, now).await? {
+        let Some(tenant) = known(keyring, &project).await else { continue };
+        if expire_some(db, &project, &tenant.rules, failed, now).await? {
             due.push_back(project);
         }
     }
     let next = open_projects(db, keyring, failed, now).await?.into_iter().map(|(_, due)| due).min();
     Ok(next.map(|next| next.to_std().unwrap_or_default()))
+}
+
+/// Returns a project with its settings. If they cannot be read, other projects do not wait for that.
+async fn known(keyring: &Keyring, project: &str) -> Option<Arc<Tenant>> {
+    let tenant = keyring.tenant(project).await;
+    tenant.inspect_err(|error| tracing::debug!(project, %error, "searches wait for the settings")).ok()
 }
 
 /// Returns the projects with open searches, and the time until one of each may be due.
@@ -98,8 +105,8 @@ async fn open_projects(
         sqlx::query_as(OPEN).bind(projects).bind(ids).fetch_all(db).await?;
     let mut projects = Vec::with_capacity(open.len());
     for (project, oldest, all_wait) in open {
-        let rules = &keyring.tenant(&project).await?.rules;
-        let due = longest_silence(rules, all_wait) - (now.0 - oldest.0);
+        let Some(tenant) = known(keyring, &project).await else { continue };
+        let due = longest_silence(&tenant.rules, all_wait) - (now.0 - oldest.0);
         projects.push((project, due));
     }
     Ok(projects)

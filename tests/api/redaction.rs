@@ -155,6 +155,10 @@ async fn rules_that_cannot_be_used_are_refused_by_their_place() {
         (custom("n", "("), "/redact/custom/1/regex"),
         (custom("n", "(?:a{1000}){1000}"), "/redact/custom/1/regex"),
         (custom("n", "(a)(b)(c)(d)"), "/redact/custom/1/regex"),
+        (
+            custom("n", &format!("(?i)[{}&&a]", ["\\x01-\\U0010ffff"; 30].join("&&"))),
+            "/redact/custom/1/regex",
+        ),
         (custom("n", &"x".repeat(1001)), "/redact/custom/1/regex"),
         (json!({"custom": vec![json!({"name": "n", "regex": "x"}); 51]}), "/redact/custom"),
         (json!({"rules": []}), "/redact/rules"),

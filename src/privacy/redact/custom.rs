@@ -1,6 +1,6 @@
 //! The expressions of projects' own rules. The library searches in linear time, but keeps memory for each thread that has
-//! ever searched. So the memory of an expression's searches is kept here, once, and is bounded, and one thread at a time
-//! searches with it.
+//! ever searched. So the memory of an expression's searches is bounded, and kept here, once. Whoever searches at the same
+//! time has memory of their own for that long.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ const MOST_GROUPS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Expression {
     regex: Regex,
-    cache: Mutex<Option<Cache>>,
+    kept: Mutex<Option<Cache>>,
 }
 
 impl Expression {
@@ -40,7 +40,7 @@ impl Expression {
         if regex.captures_len() > 1 + MOST_GROUPS {
             return Err(format!("it has more than {MOST_GROUPS} groups"));
         }
-        Ok(Self { regex, cache: Mutex::default() })
+        Ok(Self { regex, kept: Mutex::default() })
     }
 
     /// Calls `found` with each match until it breaks: with the whole match, and with what the expression is about, unless that
@@ -50,21 +50,22 @@ impl Expression {
         text: &str,
         mut found: impl FnMut(Range<usize>, Option<Range<usize>>) -> ControlFlow<()>,
     ) {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let cache = cache.get_or_insert_with(|| self.regex.create_cache());
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = kept().take().unwrap_or_else(|| self.regex.create_cache());
         let mut captures = self.regex.create_captures();
         let mut searcher = Searcher::new(Input::new(text));
         while let Some(whole) = searcher.advance(|input| {
-            self.regex.search_captures_with(cache, input, &mut captures);
+            self.regex.search_captures_with(&mut cache, input, &mut captures);
             Ok(captures.get_match())
         }) {
             let group = (1..captures.group_len()).find_map(|group| captures.get_group(group));
             let meant = group.unwrap_or_else(|| whole.span());
             let meant = Some(meant).filter(|meant| !meant.is_empty()).map(|meant: Span| meant.range());
             if found(whole.range(), meant).is_break() {
-                return;
+                break;
             }
         }
+        *kept() = Some(cache);
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
             for text in ["ab".repeat(5_000), "abcdef-".repeat(5_000)] {
                 expression.each_match(&text, |_, _| ControlFlow::Continue(()));
             }
-            let taken = expression.cache.lock().expect("no thread panics").as_ref().map(Cache::memory_usage);
+            let taken = expression.kept.lock().expect("no thread panics").as_ref().map(Cache::memory_usage);
             assert!(taken.is_some_and(|taken| taken < 1 << 20), "{taken:?} bytes");
         }
     }

@@ -1,16 +1,25 @@
 //! The redaction settings of a project.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
-use super::{BUILTIN, Redactor};
+use super::custom::Expression;
+use super::{BUILTIN, Redactor, processor_time};
 use crate::error::{Error, Result};
 use crate::http::{Check, Checks, null_as_default};
 use crate::privacy::hash_key::HashKey;
 use crate::sharing::apart;
+
+/// The processor time within which a project's expressions must be compiled. Most take less than a millisecond each, but one
+/// that combines large sets of characters may take seconds, however small its result is.
+const COMPILING: Duration = Duration::from_secs(1);
+
+/// The reason why expressions are refused that take longer.
+const LATE: &str = "it takes too long to compile, with those before it";
 
 /// The maximum number of custom rules that a project may have.
 const MOST_RULES: usize = 50;
@@ -75,8 +84,7 @@ impl RedactRules {
         let builtin: Vec<_> = self.builtin.iter().map(String::as_str).collect();
         let custom: Vec<_> =
             self.custom.iter().map(|rule| (rule.name.as_str(), rule.regex.as_str())).collect();
-        let redactor = Redactor::new(&builtin, &custom, self.tag.then(|| key.clone()));
-        redactor.map_err(|(number, detail)| (number, detail.split_whitespace().collect::<Vec<_>>().join(" ")))
+        Redactor::new(&builtin, &custom, self.tag.then(|| key.clone()))
     }
 
     /// Makes a redactor of the rules, as [`RedactRules::redactor`] does, on a thread that serves no requests, because
@@ -93,10 +101,26 @@ impl RedactRules {
         apart(project, move || rules.redactor(&key)).await
     }
 
-    /// Checks that the expressions are valid.
+    /// Checks that the expressions are valid, and that they do not take long to compile together, which a server does again
+    /// when it starts.
     pub async fn check_expressions(&self, project: &Arc<str>) -> Result<()> {
-        let made = self.redactor_apart(project, &HashKey::new(Vec::new())).await;
-        made.map(drop).map_err(|(number, detail)| {
+        if self.custom.is_empty() {
+            return Ok(());
+        }
+        let rules = self.clone();
+        let checked = apart(project, move || {
+            let begun = processor_time();
+            rules.custom.iter().enumerate().try_for_each(|(number, rule)| {
+                let detail = match Expression::new(&rule.regex) {
+                    Err(detail) => detail,
+                    Ok(_) if processor_time().saturating_sub(begun) > COMPILING => LATE.to_owned(),
+                    Ok(_) => return Ok(()),
+                };
+                Err((number, detail))
+            })
+        });
+        checked.await.map_err(|(number, detail)| {
+            let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
             Error::invalid(
                 format!("/redact/custom/{number}/regex"),
                 format!("is not a valid expression: {detail}"),

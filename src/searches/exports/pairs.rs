@@ -196,11 +196,12 @@ impl SearchPairs {
         query.push(
             " and not exists (
                     select from association_evidence later left join searches found on found.project = $1 and found.id = later.source
-                    where later.project = $1 and later.association_id = e.association_id and later.at > wrong.at
+                    where later.project = $1 and later.association_id = e.association_id
+                        and coalesce(found.completed_at, later.at) > wrong.at
                         and later.kind in ('found', 'useful')",
         );
+        // What a search has found is known when it ends, by the clock of the database.
         if let Some(as_of) = common.as_of {
-            // What a search has found is known when it ends, by the clock of the database.
             query.push(" and coalesce(found.completed_at, later.at) < ").push_bind(as_of);
         }
         query.push("))");

@@ -91,6 +91,12 @@ async fn long_rows_of_exports_for_slow_readers_take_bounded_memory_and_arrive() 
         }
         assert_bounded(&server, 256, format);
     }
+    // Whoever asks for a profile has it, or is answered that there is no memory.
+    let path = "/v1/exports/conversations/profile";
+    let asked = projects.iter().flat_map(|project| [project; 4]);
+    let profiles = join_all(asked.map(|project| read_slowly(address, project, path))).await;
+    assert!(profiles.iter().any(|(_, length)| *length > 500));
+    assert_bounded(&server, 256, "profiles");
 }
 
 /// A provider that reads requests and does not answer them. Returns its file, and the number of requests that have come.

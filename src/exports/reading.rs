@@ -1,0 +1,38 @@
+//! How the rows of a page are read in bounded memory, whoever they are for.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
+use sqlx::PgPool;
+use sqlx::postgres::PgRow;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// The number of exports that wait for a row at the same time.
+pub(super) const ARRIVING: usize = 2;
+/// The time after which an export that waits for a row lets another one wait in its place. A row that has begun to come takes
+/// less.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and those for whom none
+/// comes let others wait in turn.
+pub(super) async fn arrive(
+    rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+    arriving: &Semaphore,
+) -> sqlx::Result<Option<PgRow>> {
+    if let Some(row) = rows.try_next().now_or_never() {
+        return row;
+    }
+    loop {
+        let _place = arriving.acquire().await;
+        if let Ok(row) = timeout(SLICE, rows.try_next()).await {
+            return row;
+        }
+    }
+}
+
+/// Cancels the statement of a process, if it has one.
+pub(super) async fn cancel(db: &PgPool, process: i32) -> sqlx::Result<()> {
+    sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
+    Ok(())
+}
