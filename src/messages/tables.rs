@@ -187,26 +187,31 @@ pub(super) async fn lock_pair(
     sqlx::query_as(SQL).bind(project).bind(id).fetch_optional(connection).await
 }
 
-/// Erases pairs with their earlier texts.
+/// Erases pairs with their earlier texts and, of those that the gateway created, with their copies in later requests.
 pub(super) async fn delete_pairs(
     connection: &mut PgConnection,
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<u64> {
-    // For pairs that the gateway created, this includes the copies in later requests: the human message wherever it was sent
-    // in the session, whatever followed it there, and each of these messages elsewhere, because a request may begin with any.
+    // The copies are the human message wherever it was sent in the session, whatever followed it there, and each of these
+    // messages elsewhere, because a request may begin with any. What is in the turn of a pair that stays is that one's, since
+    // ordinary words are said again and again. `offset 0` keeps the planner from reading all pairs at once for that.
     const COPIES: &str = "
-        with recursive said as materialized (
-            select distinct said as content from pairs where project = $1 and id = any($2) and said is not null
+        with recursive gone as materialized (
+            select turn, said from pairs where project = $1 and id = any($2) and said is not null
         ), copy as (
-            select m.id, m.turn, m.content from said
+            select m.id, m.turn, m.content from (select distinct said as content from gone) said
             join sent_messages m on m.project = $1 and m.content = said.content and m.turn = m.id
+            where m.turn in (select turn from gone) or not exists (
+                select from pairs other where other.project = $1 and other.turn = m.turn offset 0)
             union
             select m.id, m.turn, m.content from copy join sent_messages m
             on m.project = $1 and m.parent = copy.id and m.turn = copy.turn
         ), content as materialized (select distinct content from copy)
         update sent_messages m set message = null from content
-        where m.project = $1 and m.content = content.content and m.message is not null";
+        where m.project = $1 and m.content = content.content and m.message is not null
+            and (m.turn in (select turn from gone) or not exists (
+                select from pairs other where other.project = $1 and other.turn = m.turn offset 0))";
     sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
     let sql = "delete from pairs where project = $1 and id = any($2) returning id";
     let erased: Vec<Uuid> =

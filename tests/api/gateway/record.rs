@@ -121,6 +121,36 @@ async fn a_pair_that_is_erased_after_its_send_leaves_no_text_in_requests_that_be
 }
 
 #[tokio::test]
+async fn a_pair_that_is_erased_takes_nothing_of_one_that_answers_the_same_words_elsewhere() {
+    let (service, _) = provider::service().await;
+    let erasures: [fn(&Value, &Value) -> String; 2] = [
+        |first, _| format!("/v1/pairs/{}", id(first, "pair_id")),
+        // The second pair is younger.
+        |_, second| format!("/v1/records?before={}&domain=messages", id(second, "created_at")),
+    ];
+    for (session, erasure) in ["a", "b"].into_iter().zip(erasures) {
+        let session = [("gleaner-session", session)];
+        let said = ["plan", "planned", "continue", "needle one", "continue", "answer two", "thanks"];
+        let mut sends = Vec::new();
+        for length in [3, 5, 7] {
+            call(&service, CHAT, &session, &chat("m", &said[..length])).await.expect(200);
+            sends.push(sent(&service).await);
+        }
+        let answer = service.delete(&erasure(&sends[0], &sends[1])).await;
+        assert!(answer.status.is_success());
+        assert!(!service.dump().await.contains("needle"));
+        let last = sent(&service).await;
+        let left = column(last["messages"].as_array().expect("messages"), "content");
+        assert_eq!(left, ["plan", "planned", "continue", "answer two", "thanks"]);
+        // It still goes with its own pair.
+        service.delete(&format!("/v1/pairs/{}", id(&sends[1], "pair_id"))).await.gone();
+        let last = sent(&service).await;
+        let left = column(last["messages"].as_array().expect("messages"), "content");
+        assert_eq!(left, ["plan", "planned", "thanks"]);
+    }
+}
+
+#[tokio::test]
 async fn the_answers_of_pairs_that_grow_old_with_their_sends_leave_no_text_in_younger_requests() {
     let (service, _) = provider::service().await;
     let session = [("gleaner-session", "s")];
