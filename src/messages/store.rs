@@ -180,7 +180,7 @@ pub async fn delete_pair(connection: &mut PgConnection, project: &str, id: Uuid)
         Some(pair) if pair.state == PairState::Sending => {
             Err(Error::Conflict(format!("the pair {id} is being sent; cancel its send first")))
         }
-        Some(_) => Ok(super::tables::delete_pairs(connection, project, &[id]).await? > 0),
+        Some(_) => Ok(super::tables::erase_pairs(connection, project, &[id]).await? > 0),
     }
 }
 
@@ -222,7 +222,7 @@ pub async fn delete_before(
     let sends = SENDS.lock_oldest(connection, project, time, most).await?;
     let pairs = PAIRS.lock_oldest(connection, project, time, most).await?;
     // The messages of these sends lead to the answers of these pairs, which other sends may carry, too.
-    let pairs = super::tables::delete_pairs(connection, project, &pairs).await?;
+    let pairs = super::tables::erase_pairs(connection, project, &pairs).await?;
     let sends = delete_sends(connection, project, &sends).await?;
     Ok(Erased { pairs, sends })
 }
@@ -291,6 +291,6 @@ pub async fn delete_session(
     let sends = lock_some(connection, "sends", (project, session), most).await?;
     let pairs = lock_some(connection, "pairs", (project, session), most).await?;
     let sends = delete_sends(connection, project, &sends).await?;
-    let pairs = super::tables::delete_pairs(connection, project, &pairs).await?;
+    let pairs = super::tables::erase_pairs(connection, project, &pairs).await?;
     Ok(Erased { pairs, sends })
 }

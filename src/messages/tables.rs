@@ -165,6 +165,8 @@ pub(super) struct Reasked {
     pub(super) topic_id: Option<String>,
     pub(super) session_id: Option<String>,
     pub(super) model: Option<String>,
+    pub(super) turn: Option<Uuid>,
+    pub(super) said: Option<Uuid>,
 }
 
 impl Reasked {
@@ -181,14 +183,14 @@ pub(super) async fn lock_pair(
     id: Uuid,
 ) -> sqlx::Result<Option<Reasked>> {
     const SQL: &str = "
-        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, session_id, model
+        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, session_id, model, turn, said
         from pairs
         where project = $1 and id = $2 for update";
     sqlx::query_as(SQL).bind(project).bind(id).fetch_optional(connection).await
 }
 
 /// Erases pairs with their earlier texts and, of those that the gateway created, with their copies in later requests.
-pub(super) async fn delete_pairs(
+pub(super) async fn erase_pairs(
     connection: &mut PgConnection,
     project: &str,
     ids: &[Uuid],
@@ -213,6 +215,15 @@ pub(super) async fn delete_pairs(
             and (m.turn in (select turn from gone) or not exists (
                 select from pairs other where other.project = $1 and other.turn = m.turn offset 0))";
     sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
+    delete_pairs(connection, project, ids).await
+}
+
+/// Deletes pairs with their earlier texts.
+pub(super) async fn delete_pairs(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<u64> {
     let sql = "delete from pairs where project = $1 and id = any($2) returning id";
     let erased: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;

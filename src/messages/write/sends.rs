@@ -80,7 +80,8 @@ impl Planned<'_> {
     }
 
     fn pair(&self) -> PairRow<'_> {
-        let again = || self.reasked.as_ref()?.user_text.as_deref();
+        let reasked = self.reasked.as_ref();
+        let again = || reasked?.user_text.as_deref();
         let passed = self.start.passed.as_ref();
         PairRow {
             id: self.start.pair_id,
@@ -95,8 +96,9 @@ impl Planned<'_> {
             color_flag: None,
             state: PairState::Sending,
             tokens: None,
-            turn: passed.and_then(|passed| passed.turn),
-            said: passed.and_then(|passed| passed.said),
+            // An erasure of the pair finds the copies of the one that it replaces.
+            turn: passed.map_or_else(|| reasked?.turn, |passed| passed.turn),
+            said: passed.map_or_else(|| reasked?.said, |passed| passed.said),
             send_id: Some(self.id),
             created_at: self.start.created_at,
             hash: &self.start.hash,
@@ -164,7 +166,7 @@ pub(super) async fn start(
     Ok(written)
 }
 
-/// Inserts sends, each with its pair, and erases the pairs that they ask again.
+/// Inserts sends, each with its pair, and deletes the pairs that they ask again, of which other sends keep their copies.
 async fn insert(
     connection: &mut PgConnection,
     project: &str,

@@ -151,6 +151,29 @@ async fn a_pair_that_is_erased_takes_nothing_of_one_that_answers_the_same_words_
 }
 
 #[tokio::test]
+async fn a_pair_that_is_asked_again_takes_no_text_from_other_sends_until_it_is_erased() {
+    let (service, _) = provider::service().await;
+    let session = [("gleaner-session", "s")];
+    call(&service, CHAT, &session, &chat("failing", &["needle one"])).await.expect(503);
+    let failed = sent(&service).await["pair_id"].clone();
+    let whole = ["needle one", "needle answer", "two"];
+    call(&service, CHAT, &session, &chat("m", &whole)).await.expect(200);
+    let address = format!("/v1/sends/{}", id(&sent(&service).await, "id"));
+    let carried = async || {
+        let send = service.get(&address).await.expect(200);
+        column(send["messages"].as_array().expect("messages"), "content")
+    };
+    let again = json!({"mode": "record", "model": "m", "reask_of": failed});
+    let again = service.post("/v1/sends", &again).await.expect(201);
+    assert_eq!(carried().await, whole);
+    let outcome = json!({"assistant_text": "An answer."});
+    service.post(&format!("/v1/sends/{}/finalize", id(&again, "id")), &outcome).await.expect(200);
+    service.delete(&format!("/v1/pairs/{}", id(&again, "pair_id"))).await.gone();
+    assert_eq!(carried().await, ["two"]);
+    assert!(!service.dump().await.contains("needle"));
+}
+
+#[tokio::test]
 async fn the_answers_of_pairs_that_grow_old_with_their_sends_leave_no_text_in_younger_requests() {
     let (service, _) = provider::service().await;
     let session = [("gleaner-session", "s")];
