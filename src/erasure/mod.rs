@@ -21,6 +21,7 @@ use crate::db::retry::repeat;
 use crate::domain::{Domain, SessionName};
 use crate::error::Result;
 use crate::projects::Tenant;
+use crate::searches::limits::{MOST_NAME, cut};
 use crate::types::Timestamp;
 
 /// The maximum number of records that one transaction of an erasure by age or session takes.
@@ -53,7 +54,7 @@ impl Erased {
 
 /// Erases everything that was recorded under a session's name, in all domains, in batches, each of which is committed on
 /// its own, so that writers do not wait for long. A name to which a redaction rule applies is
-/// stored redacted, unless the record is older than the rule.
+/// stored redacted, unless the record is older than the rule, and a long one that an agent gave is stored cut.
 pub async fn session(
     db: &PgPool,
     tenant: &Arc<Tenant>,
@@ -62,8 +63,13 @@ pub async fn session(
 ) -> Result<Erased> {
     let name = tenant.redacted_name(session.session.to_owned()).await;
     let server = tenant.redacted_name(session.server.map(str::to_owned)).await;
+    let [given_cut, name_cut] = [session.session, &name].map(|name| {
+        let mut name = name.to_owned();
+        cut(&mut name, MOST_NAME);
+        name
+    });
     let mut names = vec![session];
-    for session in [session.session, &name] {
+    for session in [session.session, &name, &given_cut, &name_cut] {
         for server in [names[0].server, server.as_deref()] {
             let name = SessionName { session, server };
             if !names.contains(&name) {

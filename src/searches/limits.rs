@@ -7,10 +7,10 @@ pub(super) const MOST_PATH: usize = 4_096;
 /// The maximum number of results that a search may name.
 pub(super) const MOST_RESULTS: usize = 500;
 /// The maximum number of characters of a name that an agent gives: longer ones are cut.
-pub(super) const MOST_NAME: usize = 200;
+pub const MOST_NAME: usize = 200;
 
 /// Cuts a text after this many characters.
-pub(super) fn cut(text: &mut String, most: usize) {
+pub fn cut(text: &mut String, most: usize) {
     if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);
     }

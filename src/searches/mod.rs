@@ -17,7 +17,7 @@ pub mod hints;
 pub mod hooks;
 mod intake_errors;
 pub mod intake_pool;
-mod limits;
+pub mod limits;
 pub mod routes;
 pub mod rules;
 pub mod settings;

@@ -338,3 +338,18 @@ async fn a_search_that_two_erasures_of_its_session_meet_is_counted_once() {
     let count = |erased: &Value| erased["searches"].as_i64().expect("a number");
     assert_eq!(count(&one.expect(200)) + count(&another.expect(200)), 1);
 }
+
+#[tokio::test]
+async fn a_session_whose_name_is_longer_than_what_is_kept_of_it_is_erased_by_it() {
+    let service = Service::open().await;
+    let settings = json!({"redact": {"builtin": ["emails"]}});
+    service.put("/v1/projects/default", &settings).await.expect(200);
+    // The second is too long once it is redacted.
+    for name in ["n".repeat(250), format!("{}-ann@example.org", "n".repeat(180))] {
+        let prompt = json!({"session_id": name, "cwd": "/app", "hook_event_name": "UserPromptSubmit", "prompt": "find the needle"});
+        service.post("/v1/hooks/claude-code", &prompt).await.expect(200);
+        eventually("the prompt is stored", async || service.dump().await.contains("needle")).await;
+        service.delete(&format!("/v1/sessions/{name}")).await.expect(200);
+        assert!(!service.dump().await.contains("needle"), "{name}");
+    }
+}
