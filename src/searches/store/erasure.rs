@@ -70,6 +70,9 @@ async fn delete_threads(
     const OTHERS: &str = "
         update transcripts set session = null, turn = null, root = null, last_at = null
         where project = $1 and source = any($2)";
+    // Whoever stores lines locks their source first, too.
+    let sources = sqlx::query_scalar(SOURCES).bind(project).bind(session);
+    let sources: Vec<Uuid> = sources.fetch_all(&mut *connection).await?;
     let threads = sqlx::query_scalar(THREADS).bind(project).bind(session).bind(most);
     let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
     let searches = sqlx::query_scalar(NEW_SEARCHES).bind(project).bind(&threads);
@@ -78,8 +81,6 @@ async fn delete_threads(
     delete_encounters(connection, project, &threads, Learned::Forget).await?;
     delete_children(connection, project, rules, &searches, Learned::Forget).await?;
     // Each statement uses one index. With both conditions in one, all lines of the project would be read.
-    let sources = sqlx::query_scalar(SOURCES).bind(project).bind(session);
-    let sources: Vec<Uuid> = sources.fetch_all(&mut *connection).await?;
     for sql in NAMELESS {
         sqlx::query(sql).bind(project).bind(&sources).execute(&mut *connection).await?;
     }

@@ -353,3 +353,24 @@ async fn a_session_whose_name_is_longer_than_what_is_kept_of_it_is_erased_by_it(
         assert!(!service.dump().await.contains("needle"), "{name}");
     }
 }
+
+#[tokio::test]
+async fn an_erasure_of_a_session_locks_its_transcripts_before_its_threads_as_who_stores_lines_does() {
+    let service = Service::open().await;
+    let line = json!({"type": "user", "sessionId": "s", "cwd": "/app", "timestamp": "2026-03-01T10:00:00Z",
+        "message": {"role": "user", "content": "where is it?"}});
+    let source = "/v1/transcripts?agent=claude-code&source=a";
+    service.post_text(source, "application/x-ndjson", line.to_string()).await.expect(200);
+    let mut connection = service.connection().await;
+    let mut intake = connection.begin().await.expect("begins");
+    let source = intake.execute("select from transcripts for update").await.expect("locks the source");
+    assert_eq!(source.rows_affected(), 1);
+    let goes_on = async {
+        service.blocked(1).await;
+        let threads = intake.execute("select from agent_threads for update nowait").await;
+        assert_eq!(threads.expect("nobody has locked the thread").rows_affected(), 1);
+        intake.commit().await.expect("ends");
+    };
+    let (erased, ()) = tokio::join!(service.delete("/v1/sessions/s"), goes_on);
+    erased.expect(200);
+}
