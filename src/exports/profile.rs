@@ -13,7 +13,6 @@ use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::{Connection as _, PgConnection, PgPool};
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use super::export::{Export, PAGE};
@@ -24,6 +23,7 @@ use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::memory::Memory;
 use crate::http::pace::STALL;
+use crate::sharing::Shares;
 use crate::types::Timestamp;
 
 /// The number of rows from which on a sample of about this size is read.
@@ -222,7 +222,7 @@ impl Export {
         pool: &PgPool,
         dataset: &'static str,
         memory: &Memory,
-        arriving: &Semaphore,
+        arriving: &Shares,
     ) -> Result<Report> {
         let rows = self.count(connection).await?;
         if rows > MOST_ROWS {
@@ -235,6 +235,7 @@ impl Export {
         let counted = counted * COUNTED / 2;
         memory.hold(counted).await?;
         let process = db::process_of(connection).await?;
+        let project = std::sync::Arc::clone(&self.project);
         // The shares need the metadata, even if the request does not.
         self.rows.common.include = Some(Include::Metadata);
         let mut profile = Profile::default();
@@ -244,7 +245,7 @@ impl Export {
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
             let (mut count, mut waiting) = (0, None);
-            while let Some(row) = arrive(&mut page, arriving).await? {
+            while let Some(row) = arrive(&mut page, arriving, &project).await? {
                 let long = rows::long(&row);
                 waiting = long.map(|bytes| bytes + counted).filter(|bytes| !memory.try_hold(*bytes));
                 if waiting.is_some() {

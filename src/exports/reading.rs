@@ -1,30 +1,36 @@
 //! How the rows of a page are read in bounded memory, whoever they are for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
 use sqlx::PgPool;
 use sqlx::postgres::PgRow;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The number of exports that wait for a row at the same time.
-pub(super) const ARRIVING: usize = 2;
+use crate::sharing::Shares;
+
 /// The time after which an export that waits for a row lets another one wait in its place. A row that has begun to come takes
 /// less.
-const SLICE: Duration = Duration::from_millis(200);
+const SLICE: Duration = Duration::from_secs(1);
+
+/// Makes the places of exports that wait for a row: one for each project, and four in all.
+pub(super) fn arrivals() -> Shares {
+    Shares::with_total(1, 4)
+}
 
 /// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and those for whom none
 /// comes let others wait in turn.
 pub(super) async fn arrive(
     rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
-    arriving: &Semaphore,
+    arriving: &Shares,
+    project: &Arc<str>,
 ) -> sqlx::Result<Option<PgRow>> {
     if let Some(row) = rows.try_next().now_or_never() {
         return row;
     }
     loop {
-        let _place = arriving.acquire().await;
+        let _place = arriving.take(project, 1).await;
         if let Ok(row) = timeout(SLICE, rows.try_next()).await {
             return row;
         }

@@ -64,7 +64,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{PgPool, Postgres};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::Description;
@@ -72,7 +72,7 @@ use super::datasets::AnyDataset;
 use super::export::{Export, PAGE};
 use super::params::Common;
 use super::profile::Report;
-use super::reading::{ARRIVING, arrive, cancel};
+use super::reading::{arrivals, arrive, cancel};
 use crate::db::{self, EXPORT_NAME, rows};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
@@ -242,7 +242,7 @@ pub struct Exports {
     downloads: Shares,
     work: Arc<Work>,
     /// The places of exports that wait for a row.
-    arriving: Arc<Semaphore>,
+    arriving: Shares,
 }
 
 /// The turns of an export at working, and its place among those that wait for a row.
@@ -251,7 +251,7 @@ pub struct Turns {
     work: Arc<Work>,
     project: Arc<str>,
     turn: Option<Turn>,
-    arriving: Arc<Semaphore>,
+    arriving: Shares,
 }
 
 impl Turns {
@@ -296,7 +296,7 @@ impl Exports {
             places,
             downloads: Shares::new(MOST_DOWNLOADS),
             work: Arc::clone(work),
-            arriving: Arc::new(Semaphore::new(ARRIVING)),
+            arriving: arrivals(),
         }
     }
 
@@ -341,7 +341,7 @@ impl Exports {
         memory: &Memory,
     ) -> Result<Report> {
         let (place, name, memory) = (self.place(project).await?, description.name, memory.clone());
-        let (db, arriving) = (self.db.clone(), Arc::clone(&self.arriving));
+        let (db, arriving) = (self.db.clone(), self.arriving.clone());
         self.in_time(async {
             let mut export = Export::fix(&self.db, project, description, dataset, common).await?;
             let profile = |mut connection: PoolConnection<Postgres>| async move {
@@ -408,7 +408,7 @@ impl Exports {
     /// Returns the turns at work of an export of a project.
     #[must_use]
     pub fn turns(&self, project: &str) -> Turns {
-        let arriving = Arc::clone(&self.arriving);
+        let arriving = self.arriving.clone();
         Turns { work: Arc::clone(&self.work), project: project.into(), turn: None, arriving }
     }
 
@@ -499,7 +499,7 @@ impl Reader {
         rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
     ) -> sqlx::Result<Option<PgRow>> {
         match &self.turns {
-            Some(turns) => arrive(rows, &turns.arriving).await,
+            Some(turns) => arrive(rows, &turns.arriving, &turns.project).await,
             None => rows.try_next().await,
         }
     }
@@ -561,12 +561,12 @@ mod tests {
         for project in ["p", "q", "p"] {
             work.note(&project.into());
         }
-        let arriving = Arc::new(Semaphore::new(ARRIVING));
+        let arriving = arrivals();
         let turns = || Turns {
             work: Arc::clone(&work),
             project: "p".into(),
             turn: None,
-            arriving: Arc::clone(&arriving),
+            arriving: arriving.clone(),
         };
         let (out, mut chunks) = mpsc::channel(1);
         let mut reader = Reader::new(out, Some(turns()));
