@@ -20,7 +20,7 @@ use super::activity::{Activity, MOST_VIEWS};
 use super::event::{Ending, hash_all};
 use super::rules::outcome::{Conclusion, Slate};
 use super::rules::views::{Look, resolve};
-use super::tables::{self, Append, EndRow, Locked, StartRow, StoredActivity, count_views, highest};
+use super::tables::{self, Append, EndRow, Locked, StartRow, count_views, highest};
 use super::{Action, Event, State};
 use crate::db::receipt::{Receipt, Written};
 use crate::db::replays::judge_starts;
@@ -224,22 +224,19 @@ async fn judge_appends(
 }
 
 /// Returns the verdict on the activities of one event of which only `new` are not stored yet, or none if
-/// these can be added. `views` is the number of views that the record has until then, and those that can be added are added
+/// these can be added. `stored` says of the others whether they are the same as the stored ones. `views` is the number of views that the record has until then, and those that can be added are added
 /// to it.
 fn verdict_on_append(
     (id, activities, _): &Append<'_>,
     new: &[Activity],
     record: Option<&Locked>,
-    stored: &HashMap<(Uuid, Uuid), StoredActivity>,
+    stored: &HashMap<(Uuid, Uuid), bool>,
     views: &mut i64,
 ) -> Option<Written> {
     let Some(record) = record else {
         return Some(Err(Error::NotFound("suggestion")));
     };
-    let differs = |activity: &Activity| {
-        stored.get(&(*id, activity.id)).is_some_and(|stored| !is_same(activity, stored))
-    };
-    if activities.iter().any(differs) {
+    if activities.iter().any(|activity| stored.get(&(*id, activity.id)) == Some(&false)) {
         let detail = format!("the suggestion {id} already has a different move with the same id or time");
         return Some(Err(Error::Conflict(detail)));
     }
@@ -265,15 +262,6 @@ fn verdict_on_append(
     }
     *views += more;
     None
-}
-
-/// Returns whether an activity is the same as the stored one. If the text was not kept, only the id decides.
-fn is_same(activity: &Activity, stored: &StoredActivity) -> bool {
-    let act = &activity.act;
-    act.index() == stored.index
-        && act.direction() == stored.direction
-        && act.kind() == stored.kind
-        && (stored.text.is_none() || act.text().is_none() || act.text() == stored.text.as_deref())
 }
 
 /// Judges amendments that were not written.

@@ -144,34 +144,32 @@ pub(in crate::suggestions) async fn stored_views(
     Ok(counts.into_iter().collect())
 }
 
-/// An activity that is stored.
-#[derive(sqlx::FromRow)]
-pub(in crate::suggestions) struct StoredActivity {
-    pub(in crate::suggestions) suggestion_id: Uuid,
-    pub(in crate::suggestions) id: Uuid,
-    pub(in crate::suggestions) kind: String,
-    pub(in crate::suggestions) index: Option<i32>,
-    pub(in crate::suggestions) direction: Option<i16>,
-    pub(in crate::suggestions) text: Option<String>,
-}
-
-/// Returns those of these activities that are stored, by record and id.
+/// Finds those of these activities that are stored, by record and id, and whether each is the same as the stored one. If the
+/// text was not kept, only the id decides. The database compares, because stored texts may be long, and a request can name
+/// any number of them.
 pub(in crate::suggestions) async fn stored_activities(
     connection: &mut PgConnection,
     project: &str,
     appends: &[Append<'_>],
-) -> sqlx::Result<HashMap<(Uuid, Uuid), StoredActivity>> {
-    const SQL: &str = "
-        with sought as materialized (select unnest($2::uuid[]) as suggestion_id, unnest($3::uuid[]) as id)
-        select a.suggestion_id, a.id, a.kind, a.index, a.direction, a.text from sought
-        join suggestion_activity a on a.project = $1 and a.suggestion_id = sought.suggestion_id and a.id = sought.id";
-    let names = appends
-        .iter()
-        .flat_map(|(record, activities, _)| activities.iter().map(move |activity| (*record, activity.id)));
-    let (records, ids): (Vec<_>, Vec<_>) = names.unzip();
-    let rows: Vec<StoredActivity> =
-        sqlx::query_as(SQL).bind(project).bind(records).bind(ids).fetch_all(connection).await?;
-    Ok(rows.into_iter().map(|stored| ((stored.suggestion_id, stored.id), stored)).collect())
+) -> sqlx::Result<HashMap<(Uuid, Uuid), bool>> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "with sent as materialized (select {unnested})
+            select a.suggestion_id, a.id,
+                a.kind = sent.kind and a.index is not distinct from sent.index
+                    and a.direction is not distinct from sent.direction
+                    and (a.text is null or sent.text is null or a.text = sent.text)
+            from sent
+            join suggestion_activity a on a.project = $1 and a.suggestion_id = sent.suggestion_id and a.id = sent.id",
+            unnested = insert::unnested::<Activities>(2),
+        )
+    });
+    let rows: Vec<_> =
+        (0..).zip(appends).flat_map(|(event, append)| activity_rows(event, append, 0)).collect();
+    let parameters = insert::parameters(project, |parameters| Activities::bind_all(&rows, parameters))?;
+    let stored: Vec<(Uuid, Uuid, bool)> =
+        sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;
+    Ok(stored.into_iter().map(|(record, id, is_same)| ((record, id), is_same)).collect())
 }
 
 /// A stored view: its record, `index`, `direction` and time.

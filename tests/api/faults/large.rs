@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use uuid::Uuid;
 
-use super::memory::exchange;
+use super::memory::{exchange, gzip};
 use crate::support::eventually;
 use crate::support::server::{Server, folder};
 
@@ -190,4 +191,44 @@ async fn calls(server: &Server, came: &AtomicUsize, times: usize, path: &'static
     // A client that is gone cancels its call.
     calls.iter().for_each(tokio::task::JoinHandle::abort);
     eventually("no call is left", async || sending().await == recorded).await;
+}
+
+/// Posts these bodies, a few at a time. Each is created.
+async fn post_all(
+    address: &str,
+    path: impl Fn(&Uuid) -> String,
+    ids: &[Uuid],
+    body: impl Fn(&Uuid) -> Value,
+) {
+    for some in ids.chunks(4) {
+        let posts = some.iter().map(async |id| {
+            let head = format!(
+                "POST {} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n\
+                Prefer: return=minimal",
+                path(id)
+            );
+            exchange(address, &head, &gzip(body(id).to_string().as_bytes())).await
+        });
+        assert_eq!(join_all(posts).await, vec![Some(201); some.len()]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inputs_that_name_many_long_stored_ones_take_bounded_memory() {
+    let folder = folder();
+    let server = start(&folder, 128, "");
+    let address = &server.address;
+    let ids: Vec<_> = (1..=160).map(Uuid::from_u128).collect();
+    let text = "x".repeat(2_000_000);
+
+    let slate = Uuid::from_u128(1_000);
+    let (status, said) =
+        server.post("/v1/suggestions", &json!({"id": slate, "suggestions": ["a", "b"], "context": {}})).await;
+    assert_eq!(status, 201, "{said}");
+    let inputs = format!("/v1/suggestions/{slate}/partial-inputs");
+    post_all(address, |_| inputs.clone(), &ids, |id| json!({"inputs": [{"id": id, "text": text}]})).await;
+    let others: Vec<_> = ids.iter().map(|id| json!({"id": id, "text": "y"})).collect();
+    let (status, said) = server.post(&inputs, &json!({"inputs": others})).await;
+    assert_eq!(status, 409, "{said}");
+    assert_bounded(&server, 128, "partial inputs");
 }
