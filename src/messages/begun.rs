@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
 use super::rules::trimming::Stage;
-use super::{GivenPair, Mode, State};
+use super::{Mode, State};
 
 /// A send that nobody else changes, because it is locked, or that this server has just begun.
 #[derive(Debug, sqlx::FromRow)]
@@ -19,11 +19,12 @@ pub struct LockedSend {
     pub(super) system_tokens: i64,
     pub(super) max_trim_attempts: i32,
     pub(super) ratio: Option<f64>,
-    pub(super) selected_ids: Vec<Uuid>,
-    pub(super) selected_tokens: Vec<i64>,
-    pub(super) measured: Vec<bool>,
-    #[sqlx(json(nullable))]
-    pub(super) given_pairs: Option<Vec<GivenPair>>,
+    /// The number of selected pairs. They may be very many, so that only this and their sums are known.
+    pub(super) selected: i32,
+    /// The tokens of the selected pairs that are left and whose sizes were measured.
+    pub(super) measured_tokens: i64,
+    /// The tokens of the other selected pairs that are left.
+    pub(super) estimated_tokens: i64,
     pub(super) aut: i64,
     pub(super) input_tokens: Option<i64>,
     pub(super) preflight_count: i32,

@@ -25,16 +25,12 @@ impl Report {
     /// Takes a send with its reported number of tokens. Returns none if no usable number was reported.
     pub(super) fn of(send: &LockedSend, reported: Option<i64>) -> Option<Self> {
         let reported = reported.or(send.input_tokens).filter(|tokens| *tokens > 0)?;
-        let trimmed = usize::try_from(send.trimmed_count).unwrap_or_default();
-        let left = || send.selected_tokens.iter().zip(&send.measured).skip(trimmed);
-        let sum =
-            |wanted: bool| left().filter(|(_, is)| **is == wanted).map(|(tokens, _)| tokens).sum::<i64>();
         Some(Self {
             send: send.id,
             model: send.model.clone(),
             ratio: send.ratio,
-            measured: sum(true),
-            estimated: sum(false) + send.aut + send.system_tokens,
+            measured: send.measured_tokens,
+            estimated: send.estimated_tokens + send.aut + send.system_tokens,
             reported,
             has_pairs: send.mode != Mode::Gateway,
         })

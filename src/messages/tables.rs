@@ -23,7 +23,7 @@ pub(super) use calls::{
     AttemptRow, EndRow, attempt_hashes, begin_learning, end_sends, insert_attempts, note_attempts,
 };
 pub(super) use messages::MessageRow;
-pub(super) use sends::{SendRow, insert_sends, lock_sends};
+pub(super) use sends::{SendRow, insert_sends, lock_sends, selections};
 
 /// A row of a pair that begins.
 pub(super) struct PairRow<'a> {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use futures_util::stream::BoxStream;
 use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
@@ -194,10 +195,34 @@ pub(in crate::messages) async fn lock_sends(
     ids: &[Uuid],
 ) -> sqlx::Result<HashMap<Uuid, LockedSend>> {
     const SQL: &str = "
-        select id, state, stage, mode, model, pair_id, system_tokens, max_trim_attempts, ratio, selected_ids,
-            selected_tokens, measured, given_pairs, aut, input_tokens, preflight_count, trimmed_count, attempts_used,
-            outcome_hash
+        select id, state, stage, mode, model, pair_id, system_tokens, max_trim_attempts, ratio,
+            cardinality(selected_ids) as selected,
+            (select coalesce(sum(size), 0)::bigint
+                from unnest(selected_tokens[trimmed_count + 1:], measured[trimmed_count + 1:]) as kept (size, is_measured)
+                where is_measured) as measured_tokens,
+            (select coalesce(sum(size), 0)::bigint
+                from unnest(selected_tokens[trimmed_count + 1:], measured[trimmed_count + 1:]) as kept (size, is_measured)
+                where not is_measured) as estimated_tokens,
+            aut, input_tokens, preflight_count, trimmed_count, attempts_used, outcome_hash
         from sends where project = $1 and id = any($2) order by id for no key update";
     let rows: Vec<LockedSend> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+}
+
+/// Returns the selected pairs of sends: each send's id, the ids of its pairs as the client knows them, and their sizes in
+/// tokens. The sends come one after the other, because each may have many pairs.
+pub(in crate::messages) fn selections<'a>(
+    connection: &'a mut PgConnection,
+    project: &'a str,
+    ids: &'a [Uuid],
+) -> BoxStream<'a, sqlx::Result<(Uuid, Vec<String>, Vec<i64>)>> {
+    const SQL: &str = "
+        select id,
+            case when given_pairs is null then selected_ids::text[]
+                else array(select pair ->> 'id' from json_array_elements(given_pairs) with ordinality as given (pair, number)
+                    order by number)
+            end,
+            selected_tokens
+        from sends where project = $1 and id = any($2)";
+    sqlx::query_as(SQL).bind(project).bind(ids).fetch(connection)
 }

@@ -106,13 +106,9 @@ async fn finish(
     for (send, end, append) in endings {
         let LockedSend { mut stage, mut attempts_used, mut trimmed_count, .. } = **send;
         if end.latency_ms.is_some() || send.attempts_used == 0 && !end.cancelled {
-            match sends::row(send, append) {
-                Ok(row) => {
-                    (stage, attempts_used, trimmed_count) = (row.stage, row.attempt, row.trimmed_after);
-                    attempts.push(row);
-                }
-                Err(error) => return Err(sqlx::Error::AnyDriverError(error.to_string().into())),
-            }
+            let row = sends::row(send, append, send.carried());
+            (stage, attempts_used, trimmed_count) = (row.stage, row.attempt, row.trimmed_after);
+            attempts.push(row);
         }
         rows.push(EndRow {
             id: send.id,

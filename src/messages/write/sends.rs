@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use futures_util::TryStreamExt as _;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -18,6 +19,7 @@ use crate::messages::settings::Rules;
 use crate::messages::tables::{self, AttemptRow, MessageRow, PairRow, Reasked, SendRow, Table};
 use crate::messages::{Action, Event, PairState, State, named};
 use crate::privacy::kept::Kept;
+use crate::sharing::Pauses;
 
 /// A send that is about to be made.
 struct Planned<'a> {
@@ -49,7 +51,10 @@ impl Planned<'_> {
 
     /// Returns the send as it is once it has begun at the gateway.
     fn begun(&self) -> LockedSend {
-        let Predicted { pairs, sizes, measured, .. } = &self.predicted;
+        let Predicted { sizes, measured, .. } = &self.predicted;
+        let tokens = |wanted: bool| {
+            sizes.iter().zip(measured).filter(|(_, is)| **is == wanted).map(|(size, _)| size).sum()
+        };
         LockedSend {
             id: self.id,
             state: State::Sending,
@@ -60,10 +65,9 @@ impl Planned<'_> {
             system_tokens: self.predicted.budget.system,
             max_trim_attempts: self.predicted.max_trims,
             ratio: self.predicted.ratio(),
-            selected_ids: pairs.iter().map(|pair| pair.key).collect(),
-            selected_tokens: sizes.clone(),
-            measured: measured.clone(),
-            given_pairs: None,
+            selected: i32::try_from(self.predicted.pairs.len()).unwrap_or(i32::MAX),
+            measured_tokens: tokens(true),
+            estimated_tokens: tokens(false),
             aut: self.predicted.aut,
             input_tokens: None,
             preflight_count: 0,
@@ -243,7 +247,7 @@ impl LockedSend {
     pub(super) fn trimming(&self) -> Trimming {
         let count = |count: i32| usize::try_from(count).unwrap_or_default();
         Trimming {
-            predicted: self.selected_ids.len(),
+            predicted: count(self.selected),
             preflight: count(self.preflight_count),
             trimmed: count(self.trimmed_count),
             attempts_used: count(self.attempts_used),
@@ -251,40 +255,41 @@ impl LockedSend {
         }
     }
 
-    /// Returns the size of the pairs that are left when so many are dropped.
-    pub(super) fn history(&self, trimmed: usize) -> i64 {
-        self.selected_tokens.iter().skip(trimmed).sum()
+    /// Returns what a call carries that does not say it.
+    pub(super) fn carried(&self) -> Carried {
+        Carried { trimmed: self.trimming().trimmed, tokens: self.measured_tokens + self.estimated_tokens }
     }
 
-    /// Returns the ids of the selected pairs, as the client knows them.
-    pub(in crate::messages) fn names(&self) -> Vec<String> {
-        match &self.given_pairs {
-            Some(given) => given.iter().map(|pair| pair.id.clone()).collect(),
-            None => self.selected_ids.iter().map(ToString::to_string).collect(),
-        }
+    /// Returns what a call carries that included these of the pairs with these names and sizes. It is none if they are not the
+    /// newest of those that are left.
+    fn carried_with(&self, included: &[String], names: &[String], sizes: &[i64]) -> Option<Carried> {
+        let left = names.get(self.trimming().trimmed..).unwrap_or_default();
+        let trimmed = names.len().checked_sub(included.len())?;
+        let carried = || Carried { trimmed, tokens: sizes.iter().skip(trimmed).sum() };
+        left.ends_with(included).then(carried)
     }
 }
 
+/// What a call carries of the selected pairs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Carried {
+    /// How many pairs it leaves out, the oldest ones.
+    trimmed: usize,
+    /// The size of the others.
+    tokens: i64,
+}
+
 /// Makes the row of the next call of a send.
-pub(super) fn row<'a>(send: &'a LockedSend, append: &'a Append) -> Result<AttemptRow<'a>, Error> {
-    let mut trimming = send.trimming();
-    if let Some(ids) = &append.new.included_ids {
-        let names = send.names();
-        let left = &names[trimming.trimmed.min(names.len())..];
-        if !left.ends_with(ids) {
-            return Err(Error::invalid("/included_ids", "are not the newest of the pairs that are left"));
-        }
-        trimming.trimmed = names.len() - ids.len();
-    }
-    let before = trimming.trimmed;
+pub(super) fn row<'a>(send: &'a LockedSend, append: &'a Append, carried: Carried) -> AttemptRow<'a> {
+    let Carried { trimmed: before, tokens: history } = carried;
+    let mut trimming = Trimming { trimmed: before, ..send.trimming() };
     let failure = append.failure.as_ref();
     let (stage, _) = trimming
         .attempt(failure.map(|(_, meaning)| Failure { class: meaning.class, overflow: meaning.overflow }));
     let small = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let history = send.history(before);
     let total = history + send.aut;
     let estimated = total + send.system_tokens;
-    Ok(AttemptRow {
+    AttemptRow {
         send: send.id,
         attempt: small(trimming.attempts_used),
         model: &send.model,
@@ -301,7 +306,7 @@ pub(super) fn row<'a>(send: &'a LockedSend, append: &'a Append) -> Result<Attemp
         hash: &append.hash,
         trimmed_after: small(trimming.trimmed),
         reported: (append.tokens.input, append.tokens.output),
-    })
+    }
 }
 
 /// Returns whether a further call may follow one of this stage.
@@ -330,6 +335,7 @@ pub(super) async fn append(
     } else {
         tables::attempt_hashes(connection, project, &named).await?
     };
+    let carried = carried(connection, project, &appends, &sends).await?;
     let mut written = Vec::with_capacity(appends.len());
     let mut rows = Vec::new();
     for (id, append) in &appends {
@@ -337,11 +343,18 @@ pub(super) async fn append(
             None => Err(Error::NotFound("send")),
             Some(send) => match judge(send, append, &stored) {
                 Ok(Some(receipt)) => Ok(receipt),
-                Ok(None) => row(send, append).map(|row| {
-                    let number = row.attempt;
-                    rows.push(row);
-                    Receipt::created(Some(number))
-                }),
+                Ok(None) => match carried.get(id).copied().unwrap_or_else(|| Some(send.carried())) {
+                    Some(carried) => {
+                        let row = row(send, append, carried);
+                        let number = row.attempt;
+                        rows.push(row);
+                        Ok(Receipt::created(Some(number)))
+                    }
+                    None => {
+                        let problem = "are not the newest of the pairs that are left";
+                        Err(Error::invalid("/included_ids", problem))
+                    }
+                },
                 Err(error) => Err(error),
             },
         });
@@ -349,6 +362,30 @@ pub(super) async fn append(
     tables::insert_attempts(connection, project, &rows).await?;
     tables::note_attempts(connection, project, &rows).await?;
     Ok(written)
+}
+
+/// Returns what those calls carry that say it, by their sends: none if the pairs are not the newest that are left.
+async fn carried(
+    connection: &mut PgConnection,
+    project: &str,
+    appends: &[(Uuid, &Append)],
+    sends: &HashMap<Uuid, LockedSend>,
+) -> sqlx::Result<HashMap<Uuid, Option<Carried>>> {
+    let included = appends.iter().filter_map(|(id, append)| Some((*id, append.new.included_ids.as_deref()?)));
+    let included: HashMap<_, _> = included.collect();
+    let mut carried = HashMap::with_capacity(included.len());
+    if included.is_empty() {
+        return Ok(carried);
+    }
+    let ids: Vec<_> = included.keys().copied().collect();
+    let (mut selections, mut pauses) = (tables::selections(connection, project, &ids), Pauses::begin());
+    while let Some((id, names, sizes)) = selections.try_next().await? {
+        pauses.pause().await;
+        if let (Some(send), Some(included)) = (sends.get(&id), included.get(&id)) {
+            carried.insert(id, send.carried_with(included, &names, &sizes));
+        }
+    }
+    Ok(carried)
 }
 
 /// Returns the receipt of a call that was reported before, or none if it is new.

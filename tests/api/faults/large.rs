@@ -232,3 +232,35 @@ async fn inputs_that_name_many_long_stored_ones_take_bounded_memory() {
     assert_eq!(status, 409, "{said}");
     assert_bounded(&server, 128, "partial inputs");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_and_ends_of_many_sends_with_long_pairs_at_once_take_bounded_memory() {
+    let folder = folder();
+    let server = start(&folder, 128, "");
+    let address = &server.address;
+    let ids: Vec<_> = (1..=160).map(Uuid::from_u128).collect();
+    let text = "x".repeat(2_000_000);
+    assert_eq!(
+        send(address, "default", "PUT", "/v1/models/m", &json!({"context_window": 1_000_000})).await,
+        Some(201)
+    );
+    let asks = |id: &Uuid| {
+        let pair = json!({"id": "a", "user_text": text, "assistant_text": "b", "tokens": 0});
+        json!({"id": id, "mode": "record", "model": "m", "user_text": "q", "pairs": [pair]})
+    };
+    post_all(address, |_| "/v1/sends".to_owned(), &ids, asks).await;
+    let failed = json!({"latency_ms": 1, "included_ids": ["a"], "error": {"message": "overloaded"}});
+    let answered = json!({"assistant_text": "c"});
+    for (path, body) in [("attempts", failed), ("finalize", answered)] {
+        let paths = ids.iter().map(|id| format!("/v1/sends/{id}/{path}")).collect::<Vec<_>>();
+        let posts = paths.iter().map(|path| {
+            let head =
+                format!("POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nPrefer: return=minimal");
+            let body = body.to_string();
+            async move { exchange(address, &head, body.as_bytes()).await }
+        });
+        let statuses = join_all(posts).await;
+        assert!(statuses.iter().all(|status| matches!(status, Some(200 | 201))), "{statuses:?}");
+        assert_bounded(&server, 128, path);
+    }
+}
