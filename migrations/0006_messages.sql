@@ -65,7 +65,7 @@ create index pairs_age on pairs (project, coalesce(completed_at, created_at));
 create index pairs_topic on pairs (project, topic_id, created_at, id) where topic_id is not null;
 create index pairs_session on pairs (project, session_id, created_at) where session_id is not null;
 create index pairs_completed on pairs (project, completed_at, id) where lifecycle_state = 'complete';
-create index pairs_turn on pairs (turn, project) where turn is not null;
+create index pairs_turn on pairs (turn) where turn is not null;
 create index pairs_conversation on pairs (project, conversation, completed_at, id) where lifecycle_state = 'complete';
 
 comment on table pairs is 'What a user said and what the model answered.';

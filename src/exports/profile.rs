@@ -235,7 +235,7 @@ impl Export {
         let counted = counted * COUNTED / 2;
         memory.hold(counted).await?;
         let process = db::process_of(connection).await?;
-        let project = std::sync::Arc::clone(&self.project);
+        let project = self.project.as_str().into();
         // The shares need the metadata, even if the request does not.
         self.rows.common.include = Some(Include::Metadata);
         let mut profile = Profile::default();

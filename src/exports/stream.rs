@@ -562,12 +562,8 @@ mod tests {
             work.note(&project.into());
         }
         let arriving = arrivals();
-        let turns = || Turns {
-            work: Arc::clone(&work),
-            project: "p".into(),
-            turn: None,
-            arriving: arriving.clone(),
-        };
+        let turns =
+            || Turns { work: Arc::clone(&work), project: "p".into(), turn: None, arriving: arriving.clone() };
         let (out, mut chunks) = mpsc::channel(1);
         let mut reader = Reader::new(out, Some(turns()));
         reader.begin().await;

@@ -197,7 +197,8 @@ pub(super) async fn erase_pairs(
 ) -> sqlx::Result<u64> {
     // The copies are the human message wherever it was sent in the session, whatever followed it there, and each of these
     // messages elsewhere, because a request may begin with any. What is in the turn of a pair that stays is that one's, since
-    // ordinary words are said again and again. `offset 0` keeps the planner from reading all pairs at once for that.
+    // ordinary words are said again and again. The planner takes a new project to have a single pair: without `offset 0`, it
+    // may read all of the project's for each message.
     const COPIES: &str = "
         with recursive gone as materialized (
             select turn, said from pairs where project = $1 and id = any($2) and said is not null
@@ -205,7 +206,7 @@ pub(super) async fn erase_pairs(
             select m.id, m.turn, m.content from (select distinct said as content from gone) said
             join sent_messages m on m.project = $1 and m.content = said.content and m.turn = m.id
             where m.turn in (select turn from gone) or not exists (
-                select from pairs other where other.project = $1 and other.turn = m.turn offset 0)
+                select from (select project from pairs where turn = m.turn offset 0) other where project = $1)
             union
             select m.id, m.turn, m.content from copy join sent_messages m
             on m.project = $1 and m.parent = copy.id and m.turn = copy.turn
@@ -213,7 +214,7 @@ pub(super) async fn erase_pairs(
         update sent_messages m set message = null from content
         where m.project = $1 and m.content = content.content and m.message is not null
             and (m.turn in (select turn from gone) or not exists (
-                select from pairs other where other.project = $1 and other.turn = m.turn offset 0))";
+                select from (select project from pairs where turn = m.turn offset 0) other where project = $1))";
     sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
     delete_pairs(connection, project, ids).await
 }
