@@ -14,9 +14,9 @@ use crate::sharing::Shares;
 /// less.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// Makes the places of exports that wait for a row: one for each project, and four in all.
+/// Makes the places of exports that wait for a row: one for each project, and two in all.
 pub(super) fn arrivals() -> Shares {
-    Shares::with_total(1, 4)
+    Shares::with_total(1, 2)
 }
 
 /// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and those for whom none

@@ -162,7 +162,7 @@ pub struct NewSearch {
     #[schema(minimum = 0)]
     pub result_count: Option<i32>,
     /// The results of the search. A file listed here counts half if the agent reads it, and is not returned as a
-    /// hint.
+    /// hint. A file after the first 256 KiB of paths counts whole.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 500)]
     pub results: Vec<SearchResult>,

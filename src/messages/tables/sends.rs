@@ -209,13 +209,15 @@ pub(in crate::messages) async fn lock_sends(
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }
 
-/// Returns the selected pairs of sends: each send's id, the ids of its pairs as the client knows them, and their sizes in
-/// tokens. The sends come one after the other, because each may have many pairs.
+/// The selected pairs of a send: the send's id, the ids of its pairs as the client knows them, and their sizes in tokens.
+pub(in crate::messages) type Selection = (Uuid, Vec<String>, Vec<i64>);
+
+/// Returns the selected pairs of sends, one send after the other, because each may have many.
 pub(in crate::messages) fn selections<'a>(
     connection: &'a mut PgConnection,
     project: &'a str,
     ids: &'a [Uuid],
-) -> BoxStream<'a, sqlx::Result<(Uuid, Vec<String>, Vec<i64>)>> {
+) -> BoxStream<'a, sqlx::Result<Selection>> {
     const SQL: &str = "
         select id,
             case when given_pairs is null then selected_ids::text[]

@@ -343,18 +343,16 @@ pub(super) async fn append(
             None => Err(Error::NotFound("send")),
             Some(send) => match judge(send, append, &stored) {
                 Ok(Some(receipt)) => Ok(receipt),
-                Ok(None) => match carried.get(id).copied().unwrap_or_else(|| Some(send.carried())) {
-                    Some(carried) => {
+                Ok(None) => {
+                    let carried = carried.get(id).copied().unwrap_or_else(|| Some(send.carried()));
+                    let problem = "are not the newest of the pairs that are left";
+                    carried.ok_or_else(|| Error::invalid("/included_ids", problem)).map(|carried| {
                         let row = row(send, append, carried);
                         let number = row.attempt;
                         rows.push(row);
-                        Ok(Receipt::created(Some(number)))
-                    }
-                    None => {
-                        let problem = "are not the newest of the pairs that are left";
-                        Err(Error::invalid("/included_ids", problem))
-                    }
-                },
+                        Receipt::created(Some(number))
+                    })
+                }
                 Err(error) => Err(error),
             },
         });

@@ -30,5 +30,5 @@ pub mod learner;
 pub mod names;
 pub mod paths;
 pub mod repository;
-mod room;
+pub mod room;
 pub mod terms;

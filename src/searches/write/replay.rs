@@ -26,8 +26,9 @@ use crate::searches::rules::repository::repository;
 use crate::sharing::Pauses;
 use crate::types::{Timestamp, derived_id};
 
-/// The maximum number of activities that are learned from together, unless one entry has more.
-const MOST_ACTIVITIES: usize = 4_096;
+/// The maximum number of activities that are learned from together, unless one entry has more. The calls to which they refer
+/// are in memory with what is stored of them.
+const MOST_ACTIVITIES: usize = 512;
 /// The maximum number of actions that one unit of work learns from, unless one call has more. Each may start a search, and
 /// is a step of all open searches, so that it takes far more memory than in its call.
 const MOST_ACTIONS: usize = 512;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use chrono::TimeDelta;
+use futures_util::TryStreamExt as _;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -19,7 +20,9 @@ use crate::searches::limits::MOST_RESULTS;
 use crate::searches::rules::learner::{
     AgentThread, EndedSearch, FallbackKind, FollowedStep, GivenHint, OpenSearch, SearchState, Step,
 };
+use crate::searches::rules::room::first_offered;
 use crate::searches::rules::terms::Terms;
+use crate::sharing::Pauses;
 use crate::types::Timestamp;
 
 /// One column of the rows of a statement.
@@ -92,26 +95,42 @@ pub(super) async fn read_open_searches(
         where project = $1 and thread_id = any($2) and state = 'tracking' order by timestamp, id";
     type Row = (Uuid, Uuid, String, String, Timestamp, Json<Vec<SearchResult>>, bool);
     let ids: Vec<_> = threads.keys().copied().collect();
-    let rows: Vec<Row> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(&mut *connection).await?;
-    if rows.is_empty() {
+    let mut found = Vec::new();
+    // The results of a search may be far longer than what is remembered of them, so they come one search after the other.
+    let mut rows = sqlx::query_as(SQL).bind(project).bind(ids).fetch(&mut *connection);
+    let mut pauses = Pauses::begin();
+    while let Some(row) = rows.try_next().await? {
+        pauses.pause().await;
+        let (thread, id, query, root, at, Json(results), is_correction): Row = row;
+        if threads.contains_key(&thread) {
+            found.push((
+                thread,
+                OpenSearch {
+                    id,
+                    terms: Terms::of(&query),
+                    query,
+                    root,
+                    at,
+                    offered: first_offered(results.into_iter().map(|result| result.path)),
+                    is_correction,
+                    hints: Vec::new(),
+                    steps: Vec::new(),
+                },
+            ));
+        }
+    }
+    drop(rows);
+    if found.is_empty() {
         return Ok(());
     }
-    let ids: Vec<_> = rows.iter().map(|(_, id, ..)| *id).collect();
+    let ids: Vec<_> = found.iter().map(|(_, search)| search.id).collect();
     let mut steps = read_steps(connection, project, &ids).await?;
     let mut hints = read_hints(connection, project, &ids).await?;
-    for (thread, id, query, root, at, Json(results), is_correction) in rows {
+    for (thread, mut search) in found {
+        search.hints = hints.remove(&search.id).unwrap_or_default();
+        search.steps = steps.remove(&search.id).unwrap_or_default();
         if let Some(thread) = threads.get_mut(&thread) {
-            thread.open.push(OpenSearch {
-                id,
-                terms: Terms::of(&query),
-                query,
-                root,
-                at,
-                offered: results.into_iter().map(|result| result.path).collect(),
-                is_correction,
-                hints: hints.remove(&id).unwrap_or_default(),
-                steps: steps.remove(&id).unwrap_or_default(),
-            });
+            thread.open.push(search);
         }
     }
     Ok(())

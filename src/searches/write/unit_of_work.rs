@@ -13,6 +13,7 @@ use crate::searches::associations::evidence;
 use crate::searches::rules::learner::{
     AgentThread, EndedSearch, FollowedStep, OpenSearch, SearchState, Step,
 };
+use crate::searches::rules::room::first_offered;
 use crate::searches::rules::terms::Terms;
 use crate::searches::settings::Rules;
 use crate::searches::{SearchResult, TurnSearch};
@@ -161,7 +162,7 @@ impl<'a> UnitOfWork<'a> {
             root: search.root.clone().unwrap_or_default(),
             at: search.at,
             is_correction: search.corrects.is_some(),
-            offered: search.results.iter().map(|result| result.path.clone()).collect(),
+            offered: first_offered(search.results.iter().map(|result| result.path.clone())),
             hints: search.hints.clone(),
             steps: Vec::new(),
         });
