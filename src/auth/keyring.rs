@@ -321,18 +321,15 @@ impl Keyring {
         let stored = projects::store::stored(&self.db, name).await?.ok_or(Error::NotFound("project"))?;
         let known =
             self.projects.lock().expect("never poisoned").get(name).map(|(_, known)| Arc::clone(known));
-        let tenant = match known.filter(|known| known.version == stored.version) {
-            Some(known) => {
-                known.policy.rest();
-                known
+        let tenant = if let Some(known) = known.filter(|known| known.version == stored.version) {
+            known.policy.rest();
+            known
+        } else {
+            let mut tenant = stored.tenant(&self.defaults).await?;
+            if tenant.quotas.rows.is_some() {
+                tenant.room = self.rates.room(&tenant.name);
             }
-            None => {
-                let mut tenant = stored.tenant(&self.defaults).await?;
-                if tenant.quotas.rows.is_some() {
-                    tenant.room = self.rates.room(&tenant.name);
-                }
-                Arc::new(tenant)
-            }
+            Arc::new(tenant)
         };
         let mut projects = self.projects.lock().expect("never poisoned");
         if changes == self.changes.load(Ordering::SeqCst) {

@@ -694,6 +694,12 @@ fn what_stands_behind_the_name_of_a_secret_is_replaced() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn credentials_that_a_program_puts_into_a_header_are_replaced() {
+    let redactor = secrets();
+    let value = random(32);
     for (scheme, name) in [("Basic ", "Authorization"), ("", "Authorization"), ("session=", "Cookie")] {
         for form in [
             "headers[\"NAME\"] = \"…\"",
@@ -777,7 +783,7 @@ fn a_private_key_goes_also_if_it_was_cut_off() {
         ("> ", "\n>"),
         ("> ", "\r\n>\r"),
     ] {
-        let program: String = all.clone().map(|line| format!("{before}{line}{after}\n")).collect();
+        let program = all.clone().fold(String::new(), |program, line| program + before + line + after + "\n");
         let cut_start = program.split_once('\n').expect("lines").1;
         let (cut_end, _) = program.rsplit_once(before).expect("lines");
         let escaped = serde_json::to_string(&program).expect("JSON");
