@@ -24,7 +24,7 @@ use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::sharing::{Kind, apart};
 use crate::state::App;
-use crate::writer::{Writer, interruption};
+use crate::writer::{Writer, refuse_rest};
 
 /// The maximum number of events that one batch may hold.
 pub const MOST_LINES: usize = 20_000;
@@ -326,8 +326,8 @@ async fn write_part(
     memory: &Memory,
     written: &mut Vec<Written>,
 ) {
-    match interruption(written) {
-        Some(reason) => written.extend(events.iter().map(|_| Err(Error::Unavailable(reason)))),
-        None => written.extend(writer.write_all(tenant, events, memory).await),
+    let total = written.len() + events.len();
+    if !refuse_rest(written, total) {
+        written.extend(writer.write_all(tenant, events, memory).await);
     }
 }

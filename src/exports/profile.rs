@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher as _};
 
-use futures_util::TryStreamExt as _;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::{Connection as _, PgConnection, PgPool};
@@ -18,7 +17,7 @@ use utoipa::ToSchema;
 use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
-use super::reading::{arrive, cancel};
+use super::reading::{arrive, end};
 use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::memory::Memory;
@@ -263,8 +262,7 @@ impl Export {
                 }
             }
             if waiting.is_some() {
-                cancel(pool, process).await?;
-                while let Ok(Some(_)) = page.try_next().await {}
+                end(&mut page, pool, process).await?;
             }
             drop(page);
             connection.shrink_buffers();

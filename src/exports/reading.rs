@@ -37,6 +37,18 @@ pub(super) async fn arrive(
     }
 }
 
+/// Ends the statement of a process of which no further rows are wanted. Its connection can be used again, and its place given
+/// back, when the statement has ended.
+pub(super) async fn end(
+    rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+    db: &PgPool,
+    process: i32,
+) -> sqlx::Result<()> {
+    cancel(db, process).await?;
+    while let Ok(Some(_)) = rows.try_next().await {}
+    Ok(())
+}
+
 /// Cancels the statement of a process, if it has one.
 pub(super) async fn cancel(db: &PgPool, process: i32) -> sqlx::Result<()> {
     sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;

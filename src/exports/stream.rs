@@ -72,7 +72,7 @@ use super::datasets::AnyDataset;
 use super::export::{Export, PAGE};
 use super::params::Common;
 use super::profile::Report;
-use super::reading::{arrivals, arrive, cancel};
+use super::reading::{self, arrivals, arrive, cancel};
 use crate::db::{self, EXPORT_NAME, rows};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
@@ -197,9 +197,7 @@ impl Export {
         };
         if end != End::Last {
             reader.pause();
-            cancel(db, process).await?;
-            // The connection can be used again, and the place given back, when the statement has ended.
-            while let Ok(Some(_)) = rows.try_next().await {}
+            reading::end(&mut rows, db, process).await?;
         }
         if end == End::Gone {
             return Ok(Progress::Abandoned);

@@ -29,6 +29,10 @@ const UNIT: usize = 1 << 10;
 /// How long a request waits for memory that others hold.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a request waits that holds some itself, if another one of its project does so, too. If all waited equally long, each
+/// for what the others hold, all would be refused.
+const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
+
 /// How long somebody who needs memory late pauses before they ask for it again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,20 +42,25 @@ const FULL: Error = Error::Unavailable("other requests use all the memory for bo
 /// The memory that all requests share. Those of one project take at most half of what others leave, and so do those whose
 /// project is not known.
 #[derive(Debug, Clone)]
-pub struct Budget(Shares);
+pub struct Budget {
+    memory: Shares,
+    /// The place of the request of each project that waits longest for more than it holds.
+    growing: Shares,
+}
 
 impl Budget {
     /// Makes a budget of `bytes`.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
-        Self(Shares::with_total(units / 2, units))
+        let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
+        Self { memory: Shares::with_total(units / 2, units), growing }
     }
 
     /// Returns how many bytes are held.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
-        self.0.taken() * UNIT
+        self.memory.taken() * UNIT
     }
 }
 
@@ -199,11 +208,13 @@ impl Memory {
             return Ok(());
         }
         let project = self.0.project.get_or_init(Arc::default);
-        let taken = self.0.budget.0.take(project, wanted);
+        let Budget { memory, growing } = &self.0.budget;
+        let growing = self.is_held().then(|| growing.try_take(project, 1));
+        let most = if matches!(growing, Some(None)) { PATIENCE_OF_OTHERS } else { PATIENCE };
         let spent = || lock(&self.0.waited);
-        let patience = PATIENCE.saturating_sub(*spent());
+        let patience = most.saturating_sub(*spent());
         let begun = Instant::now();
-        let taken = tokio::time::timeout(patience, taken).await;
+        let taken = tokio::time::timeout(patience, memory.take(project, wanted)).await;
         *spent() += begun.elapsed();
         self.places().push(taken.map_err(|_| FULL)?);
         Ok(())
@@ -212,13 +223,13 @@ impl Memory {
     /// Takes memory of `waiting` for what waits to be written, however little that is, unless the request holds some anyway.
     /// Connections do not limit how much waits, because it does so even if its client has gone. Returns none if others hold
     /// too much.
-    pub fn queue(&self, Budget(waiting): &Budget) -> Option<Queued> {
+    pub fn queue(&self, waiting: &Budget) -> Option<Queued> {
         if self.is_held() {
             return Some(Queued { _place: None });
         }
         let project = self.0.project.get_or_init(Arc::default);
         let units = 1 + 2 * self.0.asked.load(Ordering::Relaxed) / UNIT;
-        let place = waiting.try_take(project, u32::try_from(units).unwrap_or(u32::MAX))?;
+        let place = waiting.memory.try_take(project, u32::try_from(units).unwrap_or(u32::MAX))?;
         Some(Queued { _place: Some(place) })
     }
 
@@ -227,7 +238,7 @@ impl Memory {
     pub fn try_hold(&self, bytes: usize) -> bool {
         let wanted = self.wanted(bytes);
         let project = self.0.project.get_or_init(Arc::default);
-        let taken = (wanted > 0).then(|| self.0.budget.0.try_take(project, wanted));
+        let taken = (wanted > 0).then(|| self.0.budget.memory.try_take(project, wanted));
         let is_held = taken.as_ref().is_none_or(Option::is_some);
         self.places().extend(taken.flatten());
         is_held
@@ -255,7 +266,7 @@ impl Memory {
     fn wanted(&self, bytes: usize) -> u32 {
         let held: usize = self.places().iter().map(Place::count).sum();
         // Who wants more than there can be for them waits until they are alone.
-        let wanted = (2 * bytes).div_ceil(UNIT).min(self.0.budget.0.of_one()).saturating_sub(held);
+        let wanted = (2 * bytes).div_ceil(UNIT).min(self.0.budget.memory.of_one()).saturating_sub(held);
         u32::try_from(wanted).unwrap_or(u32::MAX)
     }
 
@@ -340,5 +351,22 @@ mod tests {
         drop(first);
         second.hold(40 << 10).await.expect("the first one has given its memory back");
         second.hold(50 << 10).await.expect("it grows by what is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_requests_that_each_hold_what_the_others_wait_for_one_gets_it() {
+        let budget = Budget::new(800 << 10);
+        let grow = async |bytes: usize| {
+            let memory = Memory::begin(&mut Request::default(), &budget);
+            memory.hold(bytes).await?;
+            // All hold a part before one of them needs more.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let grown = memory.hold(3 * bytes).await;
+            // Whoever is refused still has to say so, before what they hold is free.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            grown
+        };
+        let grown = futures_util::future::join_all((0..4).map(|_| grow(50 << 10))).await;
+        assert_eq!(grown.iter().filter(|grown| grown.is_ok()).count(), 1, "{grown:?}");
     }
 }

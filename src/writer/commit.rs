@@ -19,7 +19,7 @@ use futures_util::FutureExt as _;
 use super::away::Away;
 use super::connection::KeptConnection;
 use super::queue::Taken;
-use super::{Job, interruption};
+use super::{Job, refuse_rest};
 use crate::db::receipt::Written;
 use crate::db::retry::Losses;
 use crate::domain::{self, Event, InForce, Together};
@@ -85,8 +85,7 @@ async fn write(
     let mut written = Vec::with_capacity(events.len());
     for &event in events {
         written.extend(Box::pin(write(connection, away, tenant, &[event])).await);
-        if let Some(reason) = interruption(&written) {
-            written.resize_with(events.len(), || Err(Error::Unavailable(reason)));
+        if refuse_rest(&mut written, events.len()) {
             break;
         }
     }

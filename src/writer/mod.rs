@@ -211,16 +211,15 @@ impl Writer {
             }
             // Only the first piece is refused when the queue is full, because a batch that has begun is
             // better finished.
-            let begun = written.len();
-            let submitted = self.submit(tenant, ready, memory, begun == 0).await;
+            let submitted = self.submit(tenant, ready, memory, written.is_empty()).await;
             let mut submitted = submitted.map(Vec::into_iter);
             written.extend(verdicts.into_iter().map(|refused| match (refused, &mut submitted) {
                 (Some(refused), _) => refused,
                 (None, Ok(piece)) => piece.next().expect("every event has a verdict"),
                 (None, Err(reason)) => Err(Error::Unavailable(reason)),
             }));
-            if let Some(reason) = interruption(&written[begun..]) {
-                written.extend(rest.iter().map(|_| Err(Error::Unavailable(reason))));
+            let total = written.len() + rest.len();
+            if refuse_rest(&mut written, total) {
                 return written;
             }
             events = rest;
@@ -292,13 +291,17 @@ impl Writer {
     }
 }
 
-/// Returns why the database or the queue refused an event, if one of them did, so that those after it have to wait for it.
-#[must_use]
-pub fn interruption(written: &[Written]) -> Option<&'static str> {
-    written.iter().find_map(|written| match written {
+/// Refuses the rest of so many events if the database or the queue refused one before, which they may need. Returns whether
+/// it did.
+pub fn refuse_rest(written: &mut Vec<Written>, total: usize) -> bool {
+    let refused = written.iter().find_map(|written| match written {
         Err(Error::Unavailable(reason)) => Some(*reason),
         _ => None,
-    })
+    });
+    if let Some(reason) = refused {
+        written.resize_with(total, || Err(Error::Unavailable(reason)));
+    }
+    refused.is_some()
 }
 
 /// What a writer needs to run.

@@ -65,6 +65,36 @@ async fn an_event_is_in_the_next_batch_however_much_another_project_has_waiting(
 }
 
 #[tokio::test]
+async fn projects_that_read_and_administer_leave_connections_to_look_up_keys_and_projects() {
+    let service = two_projects().await;
+    for project in ["a", "b", "c"] {
+        service.project(project).await;
+    }
+    let held = service.holding("lock table suggestions in access exclusive mode").await;
+    let asks = async |blocked: i64, project: &str, method: Method, path: &str| {
+        service.blocked(blocked).await;
+        service.call(method, path, &[("gleaner-project", project)], None).await.expect(200);
+    };
+    let reads = |blocked, project| asks(blocked, project, Method::GET, "/v1/suggestions");
+    let quiet = async {
+        // These are all four connections for reading, and the one for what administrators do.
+        service.blocked(5).await;
+        let event = json!({"user_intent": "Create a fund", "domain_name": "cbu"});
+        service.call(Method::POST, "/v1/generations", &QUIET, Some(&event)).await.expect(201);
+        service.get("/readyz").await.expect(200);
+        held.commit().await.expect("released");
+    };
+    futures_util::join!(
+        reads(0, "a"),
+        reads(1, "a"),
+        reads(2, "b"),
+        reads(3, "c"),
+        asks(4, "a", Method::DELETE, "/v1/sessions/s"),
+        quiet
+    );
+}
+
+#[tokio::test]
 async fn similar_examples_hints_and_memories_are_looked_for_in_turn() {
     let service = two_projects().await;
     for (table, method, path, body) in [

@@ -1,7 +1,6 @@
 //! Retention: what expires, when, with what, and what stays.
 
 use serde_json::{Value, json};
-use sqlx::Connection as _;
 use uuid::Uuid;
 
 use axum::http::Method;
@@ -183,12 +182,7 @@ async fn what_one_project_is_writing_delays_the_retention_of_no_other() {
     let keep = json!({"retention_days": {"searches": 1}});
     service.call(Method::PUT, "/v1/projects/busy", &busy, Some(&keep)).await.expect(200);
     keep_for(&service, json!({"searches": 1})).await;
-    let mut connection = service.connection().await;
-    let mut transcript = connection.begin().await.expect("begins");
-    sqlx::query("select from agent_threads where project = 'busy' for update")
-        .execute(&mut *transcript)
-        .await
-        .expect("locks the thread");
+    let transcript = service.holding("select from agent_threads where project = 'busy' for update").await;
     expire_after(&service, 3).await;
     let count = async |headers: &[(&str, &str)]| {
         let found = service.call(Method::GET, "/v1/searches", headers, None).await.expect(200);

@@ -1,11 +1,13 @@
 //! Sends that the client performs: predicted, trimmed, finalized, cancelled, asked again.
 
+use axum::http::Method;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{overflow, pair, patch, recorded, service};
+use crate::support::program::interrupt;
 use crate::support::{Service, assert_whole, column, with};
 
 /// Makes a send over all pairs; its address and body.
@@ -300,13 +302,13 @@ async fn a_batch_may_hold_a_whole_chat_in_which_later_lines_look_at_earlier_ones
 async fn a_send_that_nobody_ends_is_interrupted_once_its_lease_is_over() {
     let service = service().await;
     let (address, send) = started(&service, &json!({})).await;
-    let interrupt = async |minutes: i64| {
+    let after = async |minutes: i64| {
         let later = chrono::TimeDelta::minutes(minutes);
-        crate::support::program::interrupt(service.pool(), later).await.expect("interrupts");
+        interrupt(service.pool(), later).await.expect("interrupts");
         service.get(&address).await.expect(200)
     };
-    assert_eq!(interrupt(59).await["state"], "sending");
-    let interrupted = interrupt(61).await;
+    assert_eq!(after(59).await["state"], "sending");
+    let interrupted = after(61).await;
     assert_eq!(
         (&interrupted["stage"], &interrupted["error"]["kind"]),
         (&json!("interrupted"), &json!("interrupted"))
@@ -314,6 +316,45 @@ async fn a_send_that_nobody_ends_is_interrupted_once_its_lease_is_over() {
     let pair =
         service.get(&format!("/v1/pairs/{}", send["pair_id"].as_str().expect("an id"))).await.expect(200);
     assert_eq!(pair["lifecycle_state"], "error");
+}
+
+#[tokio::test]
+async fn what_somebody_changes_in_one_project_delays_the_end_of_no_abandoned_send_of_another() {
+    let service = service().await;
+    service.project("busy").await;
+    let begin = async |project: &str| {
+        let send = json!({"mode": "record", "model": "m", "user_text": "q"});
+        let headers = [("gleaner-project", project)];
+        let window = json!({"context_window": 1_000});
+        let known = service.call(Method::PUT, "/v1/models/m", &headers, Some(&window)).await;
+        assert!(known.status.is_success());
+        let made = service.call(Method::POST, "/v1/sends", &headers, Some(&send)).await.expect(201);
+        format!("/v1/sends/{}", made["id"].as_str().expect("an id"))
+    };
+    let [of_busy, other] = [begin("busy").await, begin("default").await];
+    let state = async |project: &str, address: &str| {
+        let headers = [("gleaner-project", project)];
+        service.call(Method::GET, address, &headers, None).await.expect(200)["state"].clone()
+    };
+    let interrupt_all = async || {
+        let interrupting = interrupt(service.pool(), chrono::TimeDelta::minutes(61));
+        let interrupted = tokio::time::timeout(std::time::Duration::from_mins(1), interrupting).await;
+        interrupted.expect("it waits for nobody").expect("interrupts");
+    };
+    for held in [
+        "select from sends where project = 'busy' for update",
+        "select from pairs where project = 'busy' for update",
+    ] {
+        let change = service.holding(held).await;
+        interrupt_all().await;
+        assert_eq!(
+            (state("busy", &of_busy).await, state("default", &other).await),
+            (json!("sending"), json!("error"))
+        );
+        change.commit().await.expect("ends");
+    }
+    interrupt_all().await;
+    assert_eq!(state("busy", &of_busy).await, "error");
 }
 
 #[tokio::test]

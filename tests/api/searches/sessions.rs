@@ -274,12 +274,7 @@ async fn an_agent_of_one_project_that_still_says_much_keeps_no_search_of_another
     let body = weak("login button", 0);
     service.call(Method::POST, "/v1/searches", &[("gleaner-project", "busy")], Some(&body)).await.expect(201);
     let search = start(&service, body).await;
-    let mut connection = service.connection().await;
-    let mut transcript = connection.begin().await.expect("begins");
-    sqlx::query("select from agent_threads where project = 'busy' for update")
-        .execute(&mut *transcript)
-        .await
-        .expect("locks the thread");
+    let transcript = service.holding("select from agent_threads where project = 'busy' for update").await;
     let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");
     let mut failed = Failed::default();
     let next = expire(service.pool(), service.keyring(), &mut failed, later).await.expect("ends it");
@@ -296,12 +291,7 @@ async fn no_export_of_another_project_waits_for_the_end_of_a_search() {
     service.project("busy").await;
     let busy = [("gleaner-project", "busy")];
     service.call(Method::POST, "/v1/searches", &busy, Some(&weak("login button", 0))).await.expect(201);
-    let mut connection = service.connection().await;
-    let mut transcript = connection.begin().await.expect("begins");
-    sqlx::query("select from agent_threads for update")
-        .execute(&mut *transcript)
-        .await
-        .expect("locks the thread");
+    let _transcript = service.holding("select from agent_threads for update").await;
     // Its own connections have the name of those that write.
     let writers = pool(&service.options, WRITER_NAME, 1);
     let later = Timestamp::now().plus(chrono::TimeDelta::seconds(62)).expect("a time");

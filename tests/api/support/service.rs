@@ -6,7 +6,7 @@ use axum::http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool, Postgres, Transaction};
 use tower::ServiceExt as _;
 
 use super::answer::{Answer, request};
@@ -177,6 +177,13 @@ impl Service {
     /// A pool of one connection to the database.
     pub(crate) fn pool_of_one(&self) -> PgPool {
         crate::support::program::pool(&self.options, "test", 1)
+    }
+
+    /// Holds the locks that a statement takes, in a transaction of somebody else.
+    pub(crate) async fn holding(&self, statement: &'static str) -> Transaction<'static, Postgres> {
+        let mut transaction = self.pool_of_one().begin().await.expect("a transaction");
+        sqlx::query(statement).execute(&mut *transaction).await.expect("the locks");
+        transaction
     }
 
     /// Sends a request with these headers, and with a JSON body if one is given.
