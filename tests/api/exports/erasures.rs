@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::join;
 use serde_json::json;
-use sqlx::{Executor as _, PgConnection};
+use sqlx::{Postgres, Transaction};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -25,29 +25,20 @@ async fn with_snapshot() -> (Service, Uuid) {
     (service, id)
 }
 
-/// A transaction in which this statement was executed, so that others wait for it.
-async fn holding(service: &Service, sql: &'static str) -> PgConnection {
-    let mut other = service.connection().await;
-    other.execute("begin").await.expect("a transaction");
-    let done = other.execute(sql).await.expect("a statement");
-    assert!(done.rows_affected() > 0);
-    other
-}
-
 /// Erases a log as soon as another connection waits for the held one, which is released afterwards.
-async fn erase_beside(service: &Service, log: u128, mut held: PgConnection) {
+async fn erase_beside(service: &Service, log: u128, held: Transaction<'static, Postgres>) {
     service.blocked(1).await;
     let path = format!("/v1/generations/{}", Uuid::from_u128(log));
     timeout(LONG, service.delete(&path)).await.expect("it does not wait").gone();
     service.blocked(1).await;
-    held.execute("rollback").await.expect("released");
+    held.rollback().await.expect("released");
 }
 
 #[tokio::test]
 async fn an_erasure_does_not_wait_for_a_snapshot_that_is_being_indexed() {
     let (service, id) = with_snapshot().await;
     let text = "insert into snapshot_texts select project, snapshot_id, texts[1] from snapshot_contents";
-    let held = holding(&service, text).await;
+    let held = service.holding(text).await;
     let path = format!("{TRAINING}?format=raw&exclude={id}");
     let (export, ()) = join!(service.get(&path), erase_beside(&service, 1, held));
     assert_eq!(export.rows().len(), 0);
@@ -58,7 +49,7 @@ async fn an_erasure_does_not_wait_for_a_snapshot_that_is_being_indexed() {
 #[tokio::test]
 async fn an_erasure_does_not_wait_for_the_file_of_a_snapshot_to_be_deleted() {
     let (service, id) = with_snapshot().await;
-    let held = holding(&service, "select from snapshot_chunks for update").await;
+    let held = service.holding("select from snapshot_chunks for update").await;
     let path = format!("{SNAPSHOTS}/{id}");
     let (deleted, ()) = join!(service.delete(&path), erase_beside(&service, 1, held));
     deleted.gone();
@@ -76,7 +67,7 @@ async fn an_erasure_does_not_wait_for_the_file_of_a_snapshot_that_is_built_anew_
         let died = "update snapshots set state = 'building', lease = gen_random_uuid(), attempts = $1,
             lease_until = now() - interval '1 second'";
         sqlx::query(died).bind(attempts).execute(service.pool()).await.expect("its builder died");
-        let held = holding(&service, "select from snapshot_chunks for update").await;
+        let held = service.holding("select from snapshot_chunks for update").await;
         join!(service.build_snapshots(), erase_beside(&service, log, held));
         let snapshot = service.get(&format!("{SNAPSHOTS}/{id}")).await.expect(200);
         assert_eq!(snapshot["state"], state);
@@ -86,7 +77,7 @@ async fn an_erasure_does_not_wait_for_the_file_of_a_snapshot_that_is_built_anew_
 #[tokio::test]
 async fn a_review_does_not_wait_for_an_erasure_that_waits_for_a_snapshot() {
     let (service, _) = with_snapshot().await;
-    let mut held = holding(&service, "select from snapshots for update").await;
+    let held = service.holding("select from snapshots for update").await;
     let path = format!("/v1/generations/{}", Uuid::from_u128(1));
     let reviewed = async {
         service.blocked(1).await;
@@ -94,7 +85,7 @@ async fn a_review_does_not_wait_for_an_erasure_that_waits_for_a_snapshot() {
         let review = json!({"rating": "poor", "corrected_dsl": "(corrected)"});
         timeout(LONG, service.put(&path, &review)).await.expect("it does not wait").expect(200);
         service.blocked(1).await;
-        held.execute("rollback").await.expect("released");
+        held.rollback().await.expect("released");
     };
     let (erased, ()) = join!(service.delete(&path), reviewed);
     erased.gone();

@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
+use gleaner::db;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -181,8 +182,9 @@ impl Service {
 
     /// Holds the locks that a statement takes, in a transaction of somebody else.
     pub(crate) async fn holding(&self, statement: &'static str) -> Transaction<'static, Postgres> {
-        let mut transaction = self.pool_of_one().begin().await.expect("a transaction");
-        sqlx::query(statement).execute(&mut *transaction).await.expect("the locks");
+        let mut transaction = db::begin(&self.pool_of_one()).await.expect("a transaction");
+        let done = sqlx::query(statement).execute(&mut *transaction).await.expect("the locks");
+        assert!(done.rows_affected() > 0 || statement.starts_with("lock table"), "it locks something");
         transaction
     }
 
