@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::error::Result;
+use crate::db::silence::LongestStatement;
+use crate::error::{Error, Result};
 
 /// The pause after a failed round.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
@@ -32,14 +33,16 @@ pub struct Task {
 }
 
 impl Task {
-    /// Starts the task. A failed round is logged only once until a round succeeds again.
+    /// Starts the task. A round of which nothing is heard for longer than any statement takes has failed. A failed round is
+    /// logged only once until a round succeeds again.
     #[must_use]
-    pub fn start<R: Rounds>(mut work: R) -> Self {
+    pub fn start<R: Rounds>(mut work: R, longest: LongestStatement) -> Self {
         let (stop, mut stopped) = watch::channel(false);
         let handle = tokio::spawn(async move {
             let mut has_failed = false;
             loop {
-                let pause = match work.round().await {
+                let round = longest.while_heard(work.round()).await;
+                let pause = match round.map_err(Error::from).flatten() {
                     Ok(pause) => {
                         has_failed = false;
                         pause
@@ -77,22 +80,37 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
-    struct Endless;
+    /// How many rounds have begun, of which none ends.
+    #[derive(Default)]
+    struct Endless(Arc<AtomicU32>);
 
     impl Rounds for Endless {
         const NAME: &'static str = "work without an end";
 
         async fn round(&mut self) -> Result<Duration> {
+            self.0.fetch_add(1, Ordering::Relaxed);
             std::future::pending().await
         }
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_round_of_which_nothing_is_heard_is_done_again() {
+        let endless = Endless::default();
+        let begun = Arc::clone(&endless.0);
+        let _task = Task::start(endless, LongestStatement(Duration::from_secs(10)));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(begun.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_round_that_does_not_end_is_dropped_when_the_server_stops() {
         let begun = tokio::time::Instant::now();
-        let task = Task::start(Endless);
+        let task = Task::start(Endless::default(), LongestStatement::default());
         tokio::task::yield_now().await;
         task.finish().await;
         assert_eq!(begun.elapsed().as_secs(), LAST_ROUND.as_secs());

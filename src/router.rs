@@ -186,7 +186,12 @@ async fn surround(
         Err(error) => Err(error),
     };
     let mut response = match admitted.and(known) {
-        Ok(()) => send::hold(in_full(next.run(request)).await, &memory).await,
+        Ok(()) => {
+            let longest = app.longest_statement;
+            let answered = in_full(async move { longest.while_heard(next.run(request)).await }).await;
+            let response = answered.unwrap_or_else(|error| Error::from(error).into_response());
+            send::hold(response, &memory).await
+        }
         Err(error) => error.into_response(),
     };
     match provider {

@@ -13,6 +13,7 @@ use crate::auth::keyring::Keyring;
 use crate::auth::last_used::LastUsed;
 use crate::background::Task;
 use crate::db;
+use crate::db::silence::LongestStatement;
 use crate::embeddings::Embedder;
 use crate::erasure::retention::Retention;
 use crate::exports::snapshots::build::Snapshots;
@@ -25,6 +26,7 @@ use crate::messages::in_flight::InFlight;
 use crate::messages::lease::Leases;
 use crate::projects::Defaults;
 use crate::providers::Providers;
+use crate::retrieval::Samples;
 use crate::router::{router, starting};
 use crate::searches::expiry::Expiry;
 use crate::searches::intake_pool::IntakePool;
@@ -60,6 +62,8 @@ pub struct Settings {
     pub help_patience: Duration,
     /// The time without an answer after which a writer asks whether the database still works on what it writes.
     pub silence: Duration,
+    /// The longest time that a statement of a request or of work in the background may take.
+    pub longest_statement: LongestStatement,
     /// Limits on the turns of a project at working beside others.
     pub turns: sharing::Limits,
     /// Whether no key is needed, because only the user who runs the program sends requests.
@@ -80,6 +84,7 @@ impl Default for Settings {
             patience: Duration::from_mins(1),
             help_patience: Duration::from_millis(150),
             silence: Duration::from_secs(10),
+            longest_statement: LongestStatement::default(),
             turns: sharing::Limits::default(),
             trusts: false,
         }
@@ -107,7 +112,9 @@ impl Running {
     pub fn start(options: &PgConnectOptions, settings: Settings) -> Self {
         // Whatever projects read and administer, there are connections left to look up keys and projects.
         let others = settings.connections.div_ceil(4) + LOOKUPS;
-        let db = db::pool(options, "gleaner", settings.connections + others);
+        let longest = settings.longest_statement;
+        let limited = longest.limit(options);
+        let db = db::pool(&limited, "gleaner", settings.connections + others);
         let writer_db = db::pool(options, db::WRITER_NAME, writer::WRITERS);
         let models = Arc::new(settings.providers.catalog());
         let work = Arc::new(Work::new(settings.turns));
@@ -116,20 +123,20 @@ impl Running {
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
         let short = Budget::new((settings.body_memory << 20) / 2);
         let (writer, writing) =
-            Writer::start(&writer_db, settings.silence, short, &db, keyring.reading(), &work);
-        let exports = Exports::new(options, settings.exports, &work);
-        let searches = IntakePool::new(options, settings.connections.div_ceil(4).max(2));
+            Writer::start(&writer_db, settings.silence, short, &db, keyring.reading(), &work, longest);
+        let exports = Exports::new(options, settings.exports, &work, longest);
+        let searches = IntakePool::new(&limited, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());
         let mut tasks = vec![
-            Task::start(Expiry::new(&searches.db, Arc::clone(&keyring))),
-            Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }),
-            Task::start(Retention::new(&db, Arc::clone(&keyring))),
-            Task::start(LastUsed(Arc::clone(&keyring))),
-            Task::start(telemetry::Upkeep),
-            Task::start(Snapshots(exports.clone())),
+            Task::start(Expiry::new(&searches.db, Arc::clone(&keyring)), longest),
+            Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }, longest),
+            Task::start(Retention::new(&db, Arc::clone(&keyring)), longest),
+            Task::start(LastUsed(Arc::clone(&keyring)), longest),
+            Task::start(telemetry::Upkeep, longest),
+            Task::start(Snapshots(exports.clone()), longest),
         ];
         if let Some(embedder) = &settings.embedder {
-            tasks.push(Task::start(Filling::new(&db, Arc::clone(&keyring), Arc::clone(embedder))));
+            tasks.push(Task::start(Filling::new(&db, Arc::clone(&keyring), Arc::clone(embedder)), longest));
         }
         let app = App(Arc::new(State {
             db,
@@ -139,7 +146,7 @@ impl Running {
             keyring,
             similar: Shares::new((settings.connections as usize).div_ceil(8)),
             work,
-            samples: Arc::default(),
+            samples: Arc::new(Samples::new(longest)),
             bodies: Budget::new(settings.body_memory << 20),
             providers: settings.providers,
             calls: Shares::new(settings.calls),
@@ -147,6 +154,7 @@ impl Running {
             in_flight,
             patience: settings.patience,
             help_patience: settings.help_patience,
+            longest_statement: longest,
             stopping: AtomicBool::new(false),
             metrics: telemetry::recorder(),
         }));

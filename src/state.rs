@@ -10,6 +10,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
 
 use crate::auth::keyring::Keyring;
+use crate::db::silence::LongestStatement;
 use crate::embeddings::Embedder;
 use crate::error::{Error, Result};
 use crate::exports::stream::Exports;
@@ -65,6 +66,8 @@ pub struct State {
     pub patience: Duration,
     /// The time for which an agent is kept waiting for help without a request.
     pub help_patience: Duration,
+    /// The longest time that a statement of a request or of work in the background may take.
+    pub longest_statement: LongestStatement,
     /// Whether the server has begun to stop, so that it no longer reports itself as ready.
     pub(crate) stopping: AtomicBool,
     /// The recorder of this process's metrics.

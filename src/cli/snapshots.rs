@@ -22,6 +22,7 @@ use super::{defaults, files, words};
 use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::config::from_environment;
+use crate::db::silence::LongestStatement;
 use crate::exports::snapshots::{self, CHUNK, build, make, request, store};
 use crate::exports::stream::{Exports, Limits};
 use crate::{db, projects};
@@ -161,7 +162,12 @@ impl Place {
                     projects::store::exists(&db, &project).await?,
                     "there is no project {project}; PUT /v1/projects/{project} creates it"
                 );
-                let exports = Exports::new(&local.options, from_environment::<Limits>()?, &Arc::default());
+                let exports = Exports::new(
+                    &local.options,
+                    from_environment::<Limits>()?,
+                    &Arc::default(),
+                    LongestStatement::default(),
+                );
                 Self::Database { db, exports: exports.into(), project, _local: local }
             }
         })

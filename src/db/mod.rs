@@ -1,6 +1,7 @@
 //! The database: how to reach it and keep its schema up to date ([`pool`], [`wait`], [`migrate()`]), the
 //! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`replays`],
-//! [`retry`], [`receipt`]), read ([`rows`]) and erased ([`aged`], [`erased`]).
+//! [`retry`], [`receipt`]), read ([`rows`]) and erased ([`aged`], [`erased`]), and what
+//! becomes of those who wait for a connection that is dead ([`silence`]).
 
 pub mod aged;
 pub mod embedded;
@@ -11,6 +12,7 @@ pub mod receipt;
 pub mod replays;
 pub mod retry;
 pub mod rows;
+pub mod silence;
 pub mod steps;
 
 use std::time::Duration;
@@ -82,12 +84,12 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .acquire_timeout(Duration::from_secs(5))
         .test_before_acquire(false)
         .before_acquire(|connection, state| {
-            Box::pin(async move { Ok(state.idle_for < REST || connection.ping().await.is_ok()) })
+            Box::pin(async move { Ok(state.idle_for < REST || silence::answers(connection).await) })
         })
         // A connection keeps the room for the longest row that it has read and the longest statement that it has sent.
         .after_release(|connection, _| {
             connection.shrink_buffers();
-            Box::pin(async { Ok(true) })
+            Box::pin(async move { silence::expect_end(connection).await.map(|()| true) })
         })
         // Every request waits while the database is away, and what becomes of it is told elsewhere.
         .acquire_slow_level(log::LevelFilter::Debug)

@@ -73,6 +73,7 @@ use super::export::{Export, PAGE};
 use super::params::Common;
 use super::profile::Report;
 use super::reading::{self, arrivals, arrive, cancel};
+use crate::db::silence::LongestStatement;
 use crate::db::{self, EXPORT_NAME, rows};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
@@ -235,6 +236,8 @@ pub struct Exports {
     pub count_after: Duration,
     /// The maximum duration of an export, and of the building of a snapshot.
     longest: Duration,
+    /// The longest time that a statement beside exports may take.
+    pub(super) longest_statement: LongestStatement,
     places: Shares,
     /// The downloads of snapshots in progress.
     downloads: Shares,
@@ -279,7 +282,12 @@ impl Turns {
 
 impl Exports {
     /// Makes the connections and permits that `limits` allow.
-    pub fn new(options: &PgConnectOptions, limits: Limits, work: &Arc<Work>) -> Self {
+    pub fn new(
+        options: &PgConnectOptions,
+        limits: Limits,
+        work: &Arc<Work>,
+        longest_statement: LongestStatement,
+    ) -> Self {
         let places = Shares::new(limits.most_exports as usize);
         let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
         Self {
@@ -291,6 +299,7 @@ impl Exports {
             next_building: Arc::default(),
             count_after: limits.count_after,
             longest: Duration::from_secs(limits.longest_export),
+            longest_statement,
             places,
             downloads: Shares::new(MOST_DOWNLOADS),
             work: Arc::clone(work),

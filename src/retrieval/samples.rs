@@ -15,6 +15,7 @@ use sqlx::PgPool;
 
 use super::sample::{Sample, count};
 use super::{Corpus, Scope};
+use crate::db::silence::LongestStatement;
 
 /// The number of rows, in the order of the corpus, that are counted and sampled while a search waits. A larger scope
 /// is read completely in the background.
@@ -28,8 +29,12 @@ const SHARE: Size = Size { samples: 8, bytes: 16 << 20 };
 type Place = (&'static str, Scope);
 
 /// The samples in memory.
-#[derive(Debug, Default)]
-pub struct Samples(Mutex<HashMap<Place, Known>>);
+#[derive(Debug)]
+pub struct Samples {
+    known: Mutex<HashMap<Place, Known>>,
+    /// The longest time that taking one may be silent.
+    longest: LongestStatement,
+}
 
 /// How many samples there are, and how many bytes they have.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,6 +64,12 @@ struct Known {
 }
 
 impl Samples {
+    /// Makes none yet.
+    #[must_use]
+    pub fn new(longest: LongestStatement) -> Self {
+        Self { known: Mutex::default(), longest }
+    }
+
     /// Returns the sample of a scope. The sample of a new scope is taken now, and an old one is renewed in the
     /// background.
     pub(super) async fn of(
@@ -73,7 +84,8 @@ impl Samples {
         if sample.is_old() && !sample.renewed.swap(true, Ordering::Relaxed) {
             let (samples, db, scope) = (Arc::clone(self), db.clone(), scope.clone());
             tokio::spawn(async move {
-                if let Err(error) = samples.take(&db, corpus, &scope, None).await {
+                let taken = samples.longest.while_heard(samples.take(&db, corpus, &scope, None)).await;
+                if let Err(error) = taken.flatten() {
                     tracing::warn!(%error, table = corpus.table, "no new sample could be taken");
                     samples.lock().remove(&(corpus.table, scope));
                 }
@@ -102,7 +114,7 @@ impl Samples {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Place, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self, corpus: &Corpus, scope: &Scope) -> Option<Arc<Sample>> {
@@ -163,7 +175,7 @@ mod tests {
 
     #[test]
     fn samples_of_a_project_that_has_many_go_before_those_of_others_and_one_of_nothing_is_not_kept() {
-        let samples = Samples::default();
+        let samples = Samples::new(LongestStatement::default());
         let place = |project: &str, facet: usize| {
             ("table", Scope { project: project.into(), facet: Some(facet.to_string()) })
         };
@@ -202,7 +214,7 @@ mod tests {
     }
     #[test]
     fn samples_have_a_number_of_bytes_at_most_and_the_last_one_is_always_kept() {
-        let samples = Samples::default();
+        let samples = Samples::new(LongestStatement::default());
         let store = |project: &str, facet: usize, bytes: usize| {
             let mut sample = sample_of(&[], 1);
             sample.bytes = bytes;

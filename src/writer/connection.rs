@@ -1,12 +1,12 @@
 //! The database connection that a writer keeps between batches.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 
+use crate::db::silence::silent;
 use crate::db::{process_of, writer_name};
 
 /// A writer's connection and when it was last used. It is kept between batches because a test of every connection costs a
@@ -145,9 +145,4 @@ impl Watch {
             _ => false,
         }
     }
-}
-
-/// The error of a connection of which nothing is heard.
-fn silent() -> sqlx::Error {
-    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "nothing is heard from the database"))
 }

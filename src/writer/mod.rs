@@ -39,6 +39,7 @@ use self::connection::KeptConnection;
 use self::queue::Queue;
 use crate::db::gin;
 use crate::db::receipt::{Receipt, Written};
+use crate::db::silence::LongestStatement;
 use crate::domain::Event;
 use crate::error::Error;
 use crate::http::memory::{Budget, Memory, Queued};
@@ -125,6 +126,7 @@ impl Writer {
         others: &PgPool,
         reading: &Shares,
         work: &Arc<Work>,
+        longest: LongestStatement,
     ) -> (Self, Tasks) {
         let queue = Arc::new(Queue::<Job>::new(WRITERS_OF_ONE, Arc::clone(work)));
         let (stop, stopped) = watch::channel(false);
@@ -136,7 +138,7 @@ impl Writer {
             stopped,
             written: Arc::default(),
         };
-        let tidying = tokio::spawn(gin::run(others.clone(), Arc::clone(&task.written)));
+        let tidying = tokio::spawn(gin::run(others.clone(), Arc::clone(&task.written), longest));
         let connection = || KeptConnection::new(db.clone(), silence);
         let mut handles: Vec<_> =
             (1..WRITERS).map(|_| tokio::spawn(task.clone().help(connection()))).collect();

@@ -67,7 +67,8 @@ impl Rounds for Snapshots {
         store::expire(&self.0.db, Timestamp::now()).await?;
         // Whoever builds a snapshot also builds those that wait for it.
         if let Ok(served) = Arc::clone(&self.0.building).try_lock_owned() {
-            tokio::spawn(upkeep(self.0.clone(), served));
+            let upkeep = upkeep(self.0.clone(), served);
+            tokio::spawn(self.0.longest_statement.while_heard(upkeep));
         }
         Ok(PAUSE)
     }
@@ -88,7 +89,8 @@ pub fn build_soon(exports: &Exports) {
     tokio::spawn(async move {
         let served = Arc::clone(&exports.building).lock_owned().await;
         drop(next);
-        work(&exports, served).await;
+        // Whoever is next builds what this leaves.
+        let _ = exports.longest_statement.while_heard(Box::pin(work(&exports, served))).await;
     });
 }
 

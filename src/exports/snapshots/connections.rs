@@ -2,7 +2,7 @@
 //! deleted, another builder takes over, or it takes too long. Postgres goes on with a statement that nobody waits for any
 //! more, so the statements are found by the name of their connections and canceled.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
 use tokio::time::sleep;
@@ -15,6 +15,8 @@ use crate::exports::stream::Exports;
 const COUNT: u32 = 4;
 /// The pause between two looks at whether all statements have ended.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long a connection may take to close while Postgres does nothing on it. It is dead if it takes longer.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// The connections of a building.
 pub(super) struct Connections {
@@ -35,12 +37,15 @@ impl Connections {
             select count(pg_cancel_backend(pid)) from pg_stat_activity where application_name = $1 and state <> 'idle'";
         let Self { db, name } = self;
         let closing = tokio::spawn(async move { db.close().await });
+        let mut heard = Instant::now();
         loop {
             // Once the pool is closed, no other statement begins.
             let is_closed = closing.is_finished();
             let in_progress: sqlx::Result<i64> =
                 sqlx::query_scalar(CANCEL).bind(&name).fetch_one(other).await;
-            if is_closed && !matches!(in_progress, Ok(1..)) {
+            if matches!(in_progress, Ok(1..)) {
+                heard = Instant::now();
+            } else if is_closed || heard.elapsed() > SILENCE {
                 return;
             }
             sleep(PAUSE).await;

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::{CHUNK as PIECE, store};
-use crate::error::Result;
+use crate::db::silence::LongestStatement;
+use crate::error::{Error, Result};
 use crate::exports::stream::{CHUNK, Reader};
 use crate::http::pace;
 use crate::sharing::Place;
@@ -20,6 +21,7 @@ const WAITING: usize = PIECE / CHUNK;
 /// A download: the bytes of a file from `start` to before `end`.
 pub(super) struct Download {
     pub(super) db: PgPool,
+    pub(super) longest: LongestStatement,
     pub(super) project: Arc<str>,
     pub(super) id: Uuid,
     pub(super) start: u64,
@@ -34,7 +36,9 @@ impl Download {
         let size = self.end - self.start;
         tokio::spawn(async move {
             let _place = place;
-            if let Err(error) = self.send(Reader::new(out, None)).await {
+            let longest = self.longest;
+            let sent = longest.while_heard(self.send(Reader::new(out, None))).await;
+            if let Err(error) = sent.map_err(Error::from).flatten() {
                 tracing::warn!(%error, "the download of a snapshot was interrupted");
             }
         });

@@ -177,7 +177,8 @@ async fn download_snapshot(
         let body = if is_read {
             memory.leave();
             let place = app.exports.download(&caller.project).await?;
-            Download { db: app.db.clone(), project: caller.project, id, start, end }.body(place)
+            let (db, longest) = (app.db.clone(), app.longest_statement);
+            Download { db, longest, project: caller.project, id, start, end }.body(place)
         } else {
             Body::empty()
         };

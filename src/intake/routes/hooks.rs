@@ -114,7 +114,8 @@ async fn take(
     let working = tokio::spawn(async move {
         let (tenant, key) = (Arc::clone(&caller.tenant), caller.key());
         let heard = Heard::read(&tenant, agent, body.bytes, received).await;
-        if let Err(error) = heard.work(&app, &tenant, key, asks, &memory).await {
+        let stored = app.longest_statement.while_heard(heard.work(&app, &tenant, key, asks, &memory)).await;
+        if let Err(error) = stored.map_err(Error::from).flatten() {
             note_failure(&error, agent);
         }
         drop((underway, memory));

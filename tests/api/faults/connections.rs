@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
-use crate::support::program::Settings;
+use crate::support::program::{LongestStatement, Settings};
 use crate::support::{Line, Service, eventually, settings};
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_write_whose_connection_dies_without_a_word_is_given_up_and_one_that_p
     transaction.execute("lock table generations in exclusive mode").await.expect("a lock");
     let lost = async {
         whole.blocked(1).await;
-        line.lose_writers();
+        line.lose("gleaner-writer");
         transaction.commit().await.expect("released");
     };
     let events = [event];
@@ -53,4 +53,37 @@ async fn a_write_whose_connection_dies_without_a_word_is_given_up_and_one_that_p
     // The lost connection has begun to write the event, and Postgres waits ten seconds for it to go on.
     assert_eq!(service.events(&events).await.expect(200)["accepted"], 1);
     eventually("the server is ready", async || service.get("/readyz").await.status == 200).await;
+}
+
+#[tokio::test]
+async fn a_read_whose_connection_dies_without_a_word_is_given_up_and_its_connection_closed() {
+    let whole = Service::open().await;
+    let line = Line::to(&whole.options).await;
+    let longest_statement = LongestStatement(Duration::from_secs(2));
+    let service = Service::reached_by(line.options.clone(), Settings { longest_statement, ..settings() });
+    let held = whole.holding("lock table suggestions in access exclusive mode").await;
+    let lost = async {
+        whole.blocked(1).await;
+        line.lose("gleaner");
+        held.commit().await.expect("released");
+    };
+    let (answer, ()) = futures_util::join!(service.get("/v1/suggestions"), lost);
+    assert_eq!(answer.expect(503)["detail"], "the database cannot be reached; try again");
+    eventually("all connections are given back or closed", async || {
+        service.pool().size() as usize == service.pool().num_idle()
+    })
+    .await;
+    eventually("others are used", async || service.get("/v1/suggestions").await.status == 200).await;
+}
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_is_ended_and_can_be_sent_again() {
+    let whole = Service::open().await;
+    let longest_statement = LongestStatement(Duration::from_secs(1));
+    let service = Service::reached_by(whole.options.clone(), Settings { longest_statement, ..settings() });
+    let held = whole.holding("lock table suggestions in access exclusive mode").await;
+    let answer = service.get("/v1/suggestions").await;
+    assert_eq!(answer.expect(503)["detail"], "the database cannot be reached; try again");
+    held.commit().await.expect("released");
+    service.get("/v1/suggestions").await.expect(200);
 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// A way to the database that can fail.
 pub(crate) struct Line {
     is_cut: watch::Sender<bool>,
-    losses: watch::Sender<u32>,
+    losses: watch::Sender<&'static str>,
     pub(crate) options: PgConnectOptions,
 }
 
@@ -22,7 +22,7 @@ impl Line {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let (is_cut, cut) = watch::channel(false);
-        let (losses, lost) = watch::channel(0);
+        let (losses, lost) = watch::channel("");
         let target = options.clone();
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
@@ -50,9 +50,10 @@ impl Line {
         self.is_cut.send_replace(is_cut);
     }
 
-    /// Loses whatever is sent from now on over the present connections of writers, and tells neither end.
-    pub(crate) fn lose_writers(&self) {
-        self.losses.send_modify(|losses| *losses += 1);
+    /// Loses whatever is sent from now on over the present connections whose application names begin with `name`, and tells
+    /// neither end.
+    pub(crate) fn lose(&self, name: &'static str) {
+        self.losses.send_replace(name);
     }
 }
 
@@ -60,7 +61,7 @@ async fn forward(
     mut near: TcpStream,
     target: &PgConnectOptions,
     mut cut: watch::Receiver<bool>,
-    mut lost: watch::Receiver<u32>,
+    mut lost: watch::Receiver<&'static str>,
 ) {
     lost.mark_unchanged();
     let mut far: Box<dyn Stream> = match target.get_socket() {
@@ -75,13 +76,23 @@ async fn forward(
     // The first message of a connection says its name.
     let mut first = [0; 2_000];
     let length = near.peek(&mut first).await.unwrap_or(0);
-    let is_writer = first[..length].windows(14).any(|bytes| bytes == b"gleaner-writer");
+    let first = String::from_utf8_lossy(&first[..length]);
+    let has_name = |name: &str| first.contains(&format!("application_name\0{name}"));
     let is_lost = tokio::select! {
         _ = copy_bidirectional(&mut near, &mut far) => false,
         _ = cut.wait_for(|cut| *cut) => false,
-        _ = lost.changed(), if is_writer => true,
+        () = loses(&mut lost, has_name) => true,
     };
     if is_lost {
         pending::<()>().await;
+    }
+}
+
+async fn loses(lost: &mut watch::Receiver<&'static str>, has_name: impl Fn(&str) -> bool) {
+    loop {
+        lost.changed().await.expect("the line is there");
+        if has_name(*lost.borrow_and_update()) {
+            return;
+        }
     }
 }

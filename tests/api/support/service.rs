@@ -3,7 +3,6 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
-use gleaner::db;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -13,7 +12,7 @@ use tower::ServiceExt as _;
 use super::answer::{Answer, request};
 use super::database::Database;
 use super::eventually;
-use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, build_due, router};
+use super::program::{Capture, Defaults, Keyring, Limits, Running, Settings, begin, build_due, router};
 
 /// The service on a database of its own, which goes when this is dropped.
 pub(crate) struct Service {
@@ -182,7 +181,7 @@ impl Service {
 
     /// Holds the locks that a statement takes, in a transaction of somebody else.
     pub(crate) async fn holding(&self, statement: &'static str) -> Transaction<'static, Postgres> {
-        let mut transaction = db::begin(&self.pool_of_one()).await.expect("a transaction");
+        let mut transaction = begin(&self.pool_of_one()).await.expect("a transaction");
         let done = sqlx::query(statement).execute(&mut *transaction).await.expect("the locks");
         assert!(done.rows_affected() > 0 || statement.starts_with("lock table"), "it locks something");
         transaction
