@@ -116,7 +116,8 @@ async fn list_sessions(
     caller: Caller<Read>,
     list: List<OnServer>,
 ) -> Result<SessionPage> {
-    page(&app.db, &caller.project, list.filter.server, &list.page).await
+    let server = caller.tenant.redacted_name(list.filter.server).await;
+    page(&app.db, &caller.project, server, &list.page).await
 }
 
 async fn page(db: &PgPool, project: &str, server: Option<String>, page: &PageRequest) -> Result<SessionPage> {

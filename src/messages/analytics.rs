@@ -40,6 +40,10 @@ impl Check for Scope {
     }
 }
 
+crate::texts! {
+    Scope: model | topic_id;
+}
+
 /// The statistics of all models.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MessageAnalytics)]

@@ -58,6 +58,11 @@ impl Check for Scope {
     }
 }
 
+crate::texts! {
+    Scope: suggestion_node_version | session_name, server_name;
+    Pair: a, b;
+}
+
 impl Scope {
     /// Adds the conditions on the record `s`.
     fn push(&self, query: &mut QueryBuilder<Postgres>, project: &str) {

@@ -9,7 +9,6 @@ use super::store::{COLUMNS, read_page};
 use crate::error::Result;
 use crate::http::page::{Page, PageRequest};
 use crate::http::{Check, Checks};
-use crate::privacy::redact::{GroupName, Redaction};
 
 /// A sign that a slate was not useful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -102,11 +101,8 @@ impl Check for SignalFilter {
     }
 }
 
-impl GroupName for SignalFilter {
-    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
-        self.session_name.group_name(redaction);
-        self.server_name.group_name(redaction);
-    }
+crate::texts! {
+    SignalFilter: suggestion_node_version | session_name, server_name;
 }
 
 /// Checks the limits of signals.

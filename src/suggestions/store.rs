@@ -17,10 +17,9 @@ use crate::db::erased::Counts;
 use crate::db::rows;
 use crate::error::Result;
 use crate::exports::forget::forget;
-use crate::http::Check;
 use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
-use crate::privacy::redact::{GroupName, Redaction};
+use crate::http::{Check, boolean};
 use crate::suggestions::exports::DATASETS;
 use crate::types::Timestamp;
 
@@ -51,16 +50,14 @@ pub struct Filter {
     /// Only records whose slate was made by this version of the prompt or node.
     suggestion_node_version: Option<String>,
     /// With true, only records whose fetch failed; with false, only the others.
+    #[serde(deserialize_with = "boolean")]
     failed: Option<bool>,
 }
 
 impl Check for Filter {}
 
-impl GroupName for Filter {
-    fn group_name(&mut self, redaction: &mut Redaction<'_>) {
-        self.session_name.group_name(redaction);
-        self.server_name.group_name(redaction);
-    }
+crate::texts! {
+    Filter: suggestion_node_version | session_name, server_name;
 }
 
 impl Listed for Suggestion {

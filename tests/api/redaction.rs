@@ -315,6 +315,48 @@ async fn names_that_are_redacted_are_found_by_filters_of_searches_and_suggestion
 }
 
 #[tokio::test]
+async fn names_that_are_redacted_are_found_by_figures_and_by_all_filters() {
+    const ANN: &str = "ann@example.org";
+    let service = Service::open().await;
+    service.put("/v1/models/m", &json!({"context_window": 1000})).await.expect(201);
+    redact(&service, json!({"builtin": ["emails"]})).await.expect(200);
+    let slate = json!({"event": "suggestion", "context": {}, "suggestions": ["a"], "session_name": ANN, "server_name": ANN,
+        "suggestion_node_version": ANN, "actual_input": "b"});
+    let log = json!({"event": "generation", "user_intent": format!("Write to {ANN} about the fund"), "domain_name": ANN,
+        "model_used": ANN, "success": true, "final_valid_dsl": "(a)"});
+    let send = json!({"event": "send", "mode": "record", "model": "m", "topic_id": ANN, "user_text": "q"});
+    service.accept(&[slate, log, send]).await;
+    let template = json!({"template_text": "t", "domain_name": ANN});
+    service.put("/v1/prompt-templates/t", &template).await.expect(201);
+    let [ann, bob] = [ANN, "bob@example.org"].map(encoded);
+    let figures = "/v1/analytics/suggestions?";
+    for (question, count) in [
+        (format!("{figures}session_name="), "/records"),
+        (format!("{figures}server_name="), "/records"),
+        (format!("{figures}suggestion_node_version="), "/records"),
+        (format!("/v1/analytics/suggestions/compare?b={ann}&a="), "/a/records"),
+        ("/v1/analytics/messages?topic_id=".to_owned(), "/data/0/sends"),
+    ] {
+        let answer = service.get(&format!("{question}{ann}")).await.expect(200);
+        assert_eq!(answer.pointer(count), Some(&json!(1)), "{question} {answer}");
+    }
+    let intent = "/v1/generations/similar?min_similarity=0&intent=fund";
+    for list in [
+        "/v1/suggestions?suggestion_node_version=",
+        "/v1/suggestions/negative-signals?signal=viewed_rejected&suggestion_node_version=",
+        "/v1/sessions?server=",
+        "/v1/prompt-templates?domain_name=",
+        &format!("{intent}&domain_name="),
+        &format!("{intent}&model_used="),
+    ] {
+        let answer = service.get(&format!("{list}{ann}")).await.expect(200);
+        assert_eq!(answer["data"].as_array().map(Vec::len), Some(1), "{list} {answer}");
+    }
+    let nothing = service.get(&format!("/v1/sessions?server={bob}")).await.expect(200);
+    assert_eq!(nothing["data"], json!([]));
+}
+
+#[tokio::test]
 async fn the_id_of_what_a_user_typed_or_an_agent_looked_for_does_not_confirm_a_guess() {
     let service = Service::open().await;
     service.project("other").await;

@@ -63,6 +63,7 @@ async fn find_similar_generations(
     memory: Memory,
     Query(wanted): Query<Wanted>,
 ) -> Result<axum::Json<Found>> {
+    let (wanted, _) = caller.tenant.redacted(wanted).await;
     let _place = app.similar.take(&caller.project, 1).await;
     let data = similar::find(&app.db, &app.samples, &caller.project, &wanted, &memory).await?;
     if wanted.format != Some(Shape::Messages) {

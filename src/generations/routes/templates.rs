@@ -110,7 +110,8 @@ async fn list_prompt_templates(
     caller: Caller<Read>,
     list: List<Filter>,
 ) -> Result<PromptTemplatePage> {
-    store::list(&app.db, &caller.project, &list.filter, &list.page).await
+    let (filter, _) = caller.tenant.redacted(list.filter).await;
+    store::list(&app.db, &caller.project, &filter, &list.page).await
 }
 
 /// Deprecates all versions of a prompt template. A version created later is in use again.

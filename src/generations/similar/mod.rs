@@ -48,6 +48,10 @@ pub struct Wanted {
     pub(super) format: Option<Shape>,
 }
 
+crate::texts! {
+    Wanted: intent, domain_name, model_used;
+}
+
 impl Wanted {
     /// Requests at most `limit` logs whose intents have at least this similarity.
     #[must_use]

@@ -73,6 +73,10 @@ pub(in crate::generations) struct Filter {
 
 impl Check for Filter {}
 
+crate::texts! {
+    Filter: domain_name;
+}
+
 impl Listed for Template {
     fn sort_key(&self) -> (Timestamp, String) {
         (self.created_at, self.template_id.clone())

@@ -24,6 +24,7 @@ async fn get_message_figures(
     caller: Caller<Read>,
     Query(scope): Query<Scope>,
 ) -> Result<axum::Json<Figures>> {
+    let (scope, _) = caller.tenant.redacted(scope).await;
     let catalog = &caller.tenant.messages.catalog;
     analytics::read(&app.db, &caller.project, &scope, catalog).await.map(axum::Json)
 }

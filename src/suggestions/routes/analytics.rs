@@ -25,6 +25,7 @@ async fn get_suggestion_figures(
     caller: Caller<Read>,
     Query(scope): Query<Scope>,
 ) -> Result<axum::Json<Answer>> {
+    let (scope, _) = caller.tenant.redacted(scope).await;
     analytics::read(&app.db, &caller.project, &scope).await.map(axum::Json)
 }
 
@@ -36,5 +37,6 @@ async fn compare_suggestion_versions(
     caller: Caller<Read>,
     Query(pair): Query<Pair>,
 ) -> Result<axum::Json<Comparison>> {
+    let (pair, _) = caller.tenant.redacted(pair).await;
     analytics::compare(&app.db, &caller.project, pair).await.map(axum::Json)
 }

@@ -303,7 +303,7 @@ async fn list_suggestions(
     list: List<Filter>,
 ) -> Result<SuggestionPage> {
     // What is stored is redacted, so it is found by what is left of the names.
-    let filter = caller.tenant.redacted_name(list.filter).await;
+    let (filter, _) = caller.tenant.redacted(list.filter).await;
     store::list(&app.db, &caller.project, &filter, &list.page).await
 }
 
@@ -315,7 +315,7 @@ async fn list_negative_signals(
     caller: Caller<Read>,
     list: List<SignalFilter>,
 ) -> Result<SuggestionPage> {
-    let filter = caller.tenant.redacted_name(list.filter).await;
+    let (filter, _) = caller.tenant.redacted(list.filter).await;
     signals::list(&app.db, &caller.project, filter, &list.page).await
 }
 
