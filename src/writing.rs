@@ -57,7 +57,7 @@ impl Writing {
     /// kinds of records, and `parent` is the record to which the new one belongs.
     #[must_use]
     pub fn id(&self, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
-        self.key.id(&self.caller.project, route, parent)
+        self.caller.tenant.id_of(&self.key, route, parent)
     }
 
     /// Returns the request's share of the memory for bodies.

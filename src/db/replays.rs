@@ -25,7 +25,9 @@ pub async fn judge_starts(
     let stored: HashMap<_, _> = rows.into_iter().collect();
     let verdict = |(id, hash): &(Uuid, &[u8])| match stored.get(id) {
         Some(stored) if stored == hash => Ok(Receipt::replayed(None)),
-        Some(_) => Err(Error::Conflict(format!("the {record} {id} already exists with a different body"))),
+        Some(_) => {
+            Err(Error::Conflict(format!("a {record} with this id already exists with a different body")))
+        }
         None => Err(Error::Unavailable("the record has just been erased; try again")),
     };
     Ok(starts.iter().map(verdict).collect())

@@ -62,7 +62,7 @@ async fn suggest_memories(
 ) -> Result<axum::Json<ConversationHelp>> {
     let session_id = caller.tenant.redacted_name(session_id).await;
     let parent = event::conversation(&session_id);
-    let id = key.id(&caller.project, "suggest", Some(parent));
+    let id = caller.tenant.id_of(&key, "suggest", Some(parent));
     let records = caller.may_write();
     let suggestions = suggest::suggest(&app, &caller.tenant, &session_id, &new, id, records, &memory).await?;
     let (mut examples, mut files) = (None, None);

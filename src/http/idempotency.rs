@@ -33,9 +33,8 @@ impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
 
 impl IdempotencyKey {
     /// Returns the id that the key stands for, derived from the project, the route, the parent record and the
-    /// key.
-    #[must_use]
-    pub fn id(&self, project: &str, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
+    /// key. Whoever guesses the key can compute it, so it is not used as it is.
+    pub(crate) fn id(&self, project: &str, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
         let key = self.key.as_ref()?;
         let parent = parent.unwrap_or_default();
         let parts =

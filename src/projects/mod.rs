@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use self::room::Room;
-use crate::http::{Check, Checks, null_as_default};
+use crate::http::{Check, Checks, IdempotencyKey, null_as_default};
 use crate::memories::settings::MemorySettings;
 use crate::messages;
 use crate::messages::models::{Catalog, Ratios};
@@ -175,6 +176,13 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// Returns the id of the record that an `Idempotency-Key` stands for. Nobody can compute it who only guesses the key,
+    /// because a change of a record shows it to whoever knows its id.
+    #[must_use]
+    pub fn id_of(&self, key: &IdempotencyKey, route: &str, parent: Option<Uuid>) -> Option<Uuid> {
+        key.id(&self.name, route, parent).map(|id| self.policy.key().id(id))
+    }
+
     /// Reduces a value as [`Policy::keep`] does, wherever that keeps no other request waiting.
     pub async fn keep<T: Private + Send + Sync + 'static>(self: &Arc<Self>, value: T) -> Option<Kept<T>> {
         self.apply(value, T::redact, Policy::keep).await

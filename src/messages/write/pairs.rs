@@ -34,7 +34,9 @@ pub(super) async fn start(
         }
         match stored.get(&id) {
             Some(hash) if *hash == start.hash => Ok(Receipt::replayed(None)),
-            Some(_) => Err(Error::Conflict(format!("the pair {id} already exists with a different body"))),
+            Some(_) => {
+                Err(Error::Conflict("a pair with this id already exists with a different body".to_owned()))
+            }
             None => Err(Error::Unavailable("the pair has just been erased; try again")),
         }
     };

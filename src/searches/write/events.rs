@@ -105,7 +105,9 @@ impl UnitOfWork<'_> {
             if stored.hash == start.hash {
                 return Ok(Receipt::replayed(None));
             }
-            return Err(Error::Conflict(format!("the search {id} already exists with a different body")));
+            return Err(Error::Conflict(
+                "a search with this id already exists with a different body".to_owned(),
+            ));
         }
         let (key, new) = (start.thread_key(), &start.new);
         let thread = key.id(id.as_bytes());
@@ -153,7 +155,7 @@ impl UnitOfWork<'_> {
                 return Ok(Receipt::created(None));
             }
             Some(_) => {
-                let what = format!("the fallback {} already exists with a different body", append.id);
+                let what = "a fallback with this id already exists with a different body".to_owned();
                 return Err(Error::Conflict(what));
             }
             None => {}

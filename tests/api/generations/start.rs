@@ -96,12 +96,20 @@ async fn an_idempotency_key_stands_for_the_id_that_a_client_cannot_make() {
     let logs = "/v1/generations";
     let first = post(logs, "k", "default", &body).await.expect(201);
     assert_eq!(post(logs, "k", "default", &body).await.expect(200), first);
-    post(logs, "k", "default", &intent("Create a bond")).await.refused(409, &[]);
+    let refused = post(logs, "k", "default", &intent("Create a bond")).await.refused(409, &[]);
+    // Whoever only guesses a key learns no id, by which records are changed and shown.
+    let id = first["id"].as_str().expect("an id");
+    assert!(!refused.to_string().contains(id), "{refused}");
     let mut ids = HashSet::from([first["id"].clone()]);
     for (key, project) in [("l", "default"), ("k", "other")] {
         let log = post(logs, key, project, &body).await.expect(201);
         assert!(ids.insert(log["id"].clone()), "{key} {project}");
     }
+    let elsewhere = Service::open().await;
+    elsewhere.project("other").await;
+    let headers = [("idempotency-key", "k"), ("gleaner-project", "other")];
+    let log = elsewhere.call(Method::POST, logs, &headers, Some(&body)).await.expect(201);
+    assert!(ids.insert(log["id"].clone()), "the id is a secret of the project");
     post(logs, "", "default", &body).await.refused(422, &["/Idempotency-Key"]);
     post(logs, &"k".repeat(256), "default", &body).await.refused(422, &["/Idempotency-Key"]);
 
