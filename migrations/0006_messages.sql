@@ -161,6 +161,7 @@ create table send_attempts (
     project                text not null,
     send_id                uuid not null,
     attempt                integer not null,
+    line_id                uuid,
     model                  text not null,
     stage                  text not null,
     trimmed_count          integer not null,
@@ -179,6 +180,7 @@ create table send_attempts (
 create index send_attempts_model on send_attempts (project, model, at) include (tokens);
 
 comment on table send_attempts is 'One call of a provider.';
+comment on column send_attempts.line_id is 'The id by which a call without a number is known when it is reported again.';
 comment on column send_attempts.tokens is 'What the call counts in quotas: the reported usage, else the estimated size of the request.';
 
 create table sent_messages (

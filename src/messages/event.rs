@@ -126,6 +126,8 @@ pub struct StartSend {
 pub struct Append {
     /// The client's request.
     pub new: NewAttempt,
+    /// The id by which the call is known when it is reported again without a number.
+    pub line_id: Option<Uuid>,
     /// The error that the call ended with, and what it means.
     pub failure: Option<Failure>,
     /// The tokens that the provider reported.
@@ -242,8 +244,9 @@ impl Event {
 
     /// Makes the event that records the result of a call.
     #[must_use]
-    pub fn attempt(send: Uuid, new: NewAttempt) -> Self {
+    pub fn attempt(send: Uuid, new: NewAttempt, line_id: Option<Uuid>) -> Self {
         let append = Append {
+            line_id,
             failure: new.error.as_ref().map(|error| understood(error, None)),
             tokens: new.usage.as_ref().map_or_else(Tokens::default, tokens_of),
             // A time to come would take a part of a quota until it has passed.
@@ -402,7 +405,7 @@ pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
             AskedMode::Record => Ok(Event::send(new, line.id)),
             AskedMode::Execute => Err(Error::invalid("/mode", "must be record in a batch")),
         }),
-        "send_attempt" => line.child::<_, Send>().map(|(send, new)| Event::attempt(send, new)),
+        "send_attempt" => line.child::<_, Send>().map(|(send, new)| Event::attempt(send, new, line.id)),
         "send_outcome" => line.child::<_, Send>().map(|(send, outcome)| Event::end(send, outcome)),
         _ => return None,
     };

@@ -20,7 +20,8 @@ use crate::messages::exports::DATASETS;
 use crate::types::Timestamp;
 
 pub(super) use calls::{
-    AttemptRow, EndRow, attempt_hashes, begin_learning, end_sends, insert_attempts, note_attempts,
+    AttemptRow, EndRow, StoredAttempt, begin_learning, end_sends, insert_attempts, note_attempts,
+    stored_attempts,
 };
 pub(super) use messages::MessageRow;
 pub(super) use sends::{SendRow, insert_sends, lock_sends, selections};
@@ -254,7 +255,8 @@ pub(super) async fn edit_pair(
             lifecycle_state = case when $7 then 'complete' else lifecycle_state end,
             error = case when $7 then null else error end,
             completed_at = case when $7 then coalesce(completed_at, clock_timestamp()) else completed_at end,
-            tokens = case when $3 or $7 then null else tokens end,
+            tokens = case when $3 and user_text is distinct from $4 or $7 and assistant_text is distinct from $8 then null
+                else tokens end,
             revision = case when $3 or $7 then revision + 1 else revision end,
             topic_id = case when $11::text is null then topic_id else nullif($11, '') end,
             model = case when $12::text is null then model else nullif($12, '') end,

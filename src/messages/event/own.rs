@@ -16,6 +16,7 @@ impl Event {
     #[must_use]
     pub fn called(send: Uuid, failure: Failure, latency_ms: i32) -> Self {
         let append = Append {
+            line_id: None,
             new: NewAttempt { latency_ms: Some(latency_ms), ..NewAttempt::default() },
             failure: Some(failure),
             tokens: Tokens::default(),

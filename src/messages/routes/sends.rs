@@ -70,9 +70,9 @@ async fn start_send(writing: Writing, Json(new): Json<NewSend>) -> Result<Respon
 /// Reports one provider call of a send with `mode: record`.
 ///
 /// The response says what the client should do next. After an overflow, the oldest pair is dropped, and the remaining
-/// pairs should be sent. Sending an attempt again with the same number and body changes nothing, even after the send
-/// was finalized.
-#[utoipa::path(post, path = "/v1/sends/{id}/attempts", tag = "messages", params(ById, Prefer),
+/// pairs should be sent. Sending an attempt again with the same number or `Idempotency-Key` and the same body changes nothing,
+/// even after the send was finalized.
+#[utoipa::path(post, path = "/v1/sends/{id}/attempts", tag = "messages", params(ById, Writing),
     request_body(content = NewAttempt, example = json!({
         "attempt": 1,
         "usage": {"prompt_tokens": 96, "completion_tokens": 12},
@@ -90,12 +90,13 @@ async fn append_send_attempt(
             store::attempt(&writing.app.db, &writing.caller.project, id, number, writing.memory()).await?;
         answer.ok_or(Error::NotFound("attempt"))
     };
-    writing.create(Event::attempt(id, new), address(id), record).await
+    let event = Event::attempt(id, new, writing.id("send-attempts", Some(id)));
+    writing.create(event, address(id), record).await
 }
 
 /// Ends a send with `mode: record`, with the model's answer or with an error.
 ///
-/// A send without reported attempts counts as one attempt.
+/// A send without reported attempts counts as one attempt, and so does an answer after attempts that failed.
 #[utoipa::path(post, path = "/v1/sends/{id}/finalize", tag = "messages", params(ById, Prefer),
     request_body(content = Outcome, example = json!({
         "assistant_text": "With `ls -a`.",

@@ -331,7 +331,7 @@ impl Row {
             select message from chain
             where message is not null and (turn is null or $3 = '{}' or nth <= (
                 select max(nth) from chain
-                where id = turn and not id = any($3) and (message::text like '%"tool_result"%') is not true))
+                where id = turn and not id = any($3) and (message::jsonb @> '{"content": [{"type": "tool_result"}]}') is not true))
             order by nth desc"#;
         let trimmed: Vec<_> = self.selected_ids.iter().take(self.trimmed()).collect();
         let query = sqlx::query(SQL).bind(project).bind(self.id).bind(trimmed);

@@ -17,6 +17,7 @@ use crate::types::{FreeForm, Timestamp};
 pub(in crate::messages) struct AttemptRow<'a> {
     pub(in crate::messages) send: Uuid,
     pub(in crate::messages) attempt: i32,
+    pub(in crate::messages) line_id: Option<Uuid>,
     pub(in crate::messages) model: &'a str,
     pub(in crate::messages) stage: Stage,
     pub(in crate::messages) trimmed_count: i32,
@@ -41,6 +42,7 @@ columns! {
     |row| {
         "send_id": "uuid" = row.send,
         "attempt": "int" = row.attempt,
+        "line_id": "uuid" = row.line_id,
         "model": "text" = row.model,
         "stage": "text" = row.stage,
         "trimmed_count": "int" = row.trimmed_count,
@@ -126,20 +128,34 @@ pub(in crate::messages) async fn note_attempts(
     Ok(())
 }
 
-/// Returns the hashes of the requests that reported these calls, by send and number.
-pub(in crate::messages) async fn attempt_hashes(
+/// A stored call that has the number or the id of a reported one.
+#[derive(sqlx::FromRow)]
+pub(in crate::messages) struct StoredAttempt {
+    #[sqlx(rename = "send_id")]
+    pub(in crate::messages) send: Uuid,
+    #[sqlx(rename = "attempt")]
+    pub(in crate::messages) number: i32,
+    pub(in crate::messages) request_hash: Vec<u8>,
+}
+
+/// Returns the stored calls with these numbers, or these ids, of sends.
+pub(in crate::messages) async fn stored_attempts(
     connection: &mut PgConnection,
     project: &str,
-    calls: &[(Uuid, i32)],
-) -> sqlx::Result<HashMap<(Uuid, i32), Vec<u8>>> {
+    calls: &[(Uuid, Option<i32>, Option<Uuid>)],
+) -> sqlx::Result<HashMap<Uuid, StoredAttempt>> {
     const SQL: &str = "
-        with sought as materialized (select unnest($2::uuid[]) as send_id, unnest($3::int[]) as attempt)
+        with sought as materialized (
+            select unnest($2::uuid[]) as send_id, unnest($3::int[]) as attempt, unnest($4::uuid[]) as line_id)
         select a.send_id, a.attempt, a.request_hash from sought
-        join send_attempts a on a.project = $1 and a.send_id = sought.send_id and a.attempt = sought.attempt";
-    let (sends, numbers): (Vec<_>, Vec<_>) = calls.iter().copied().unzip();
-    let rows: Vec<(Uuid, i32, Vec<u8>)> =
-        sqlx::query_as(SQL).bind(project).bind(sends).bind(numbers).fetch_all(connection).await?;
-    Ok(rows.into_iter().map(|(send, number, hash)| ((send, number), hash)).collect())
+        join send_attempts a on a.project = $1 and a.send_id = sought.send_id
+            and (a.attempt = sought.attempt or sought.attempt is null and a.line_id = sought.line_id)";
+    let sends: Vec<_> = calls.iter().map(|(send, ..)| *send).collect();
+    let numbers: Vec<_> = calls.iter().map(|(_, number, _)| *number).collect();
+    let ids: Vec<_> = calls.iter().map(|(.., id)| *id).collect();
+    let query = sqlx::query_as(SQL).bind(project).bind(sends).bind(numbers).bind(ids);
+    let stored: Vec<StoredAttempt> = query.fetch_all(connection).await?;
+    Ok(stored.into_iter().map(|attempt| (attempt.send, attempt)).collect())
 }
 
 /// A row of a send that ends.

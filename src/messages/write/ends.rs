@@ -61,7 +61,7 @@ pub(super) async fn end_begun(
     Ok(written)
 }
 
-/// Ends sends. A send of which no call was reported counts as one call.
+/// Ends sends. The call that has given the answer, and the only call of a send, need not be reported before.
 pub(super) async fn end(
     connection: &mut PgConnection,
     project: &str,
@@ -105,7 +105,9 @@ async fn finish(
     let mut attempts = Vec::new();
     for (send, end, append) in endings {
         let LockedSend { mut stage, mut attempts_used, mut trimmed_count, .. } = **send;
-        if end.latency_ms.is_some() || send.attempts_used == 0 && !end.cancelled {
+        let is_answer_of_a_call = end.failure.is_none() && send.stage != Stage::AttemptSuccess;
+        let is_call = !end.cancelled && (send.attempts_used == 0 || is_answer_of_a_call);
+        if end.latency_ms.is_some() || is_call {
             let row = sends::row(send, append, send.carried());
             (stage, attempts_used, trimmed_count) = (row.stage, row.attempt, row.trimmed_after);
             attempts.push(row);
@@ -167,6 +169,7 @@ fn final_error(error: &SendError, stage: Stage, send: &LockedSend) -> SendError 
 /// Returns the call that a send ends with, if it was not reported before.
 fn as_append(end: &End) -> Append {
     Append {
+        line_id: None,
         new: NewAttempt { usage: end.usage.clone(), latency_ms: end.latency_ms, ..NewAttempt::default() },
         failure: end.failure.clone(),
         tokens: end.tokens,

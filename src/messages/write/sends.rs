@@ -16,7 +16,9 @@ use crate::messages::refusals::{Failed, expect_failed};
 use crate::messages::rules::estimate::Length;
 use crate::messages::rules::trimming::{Failure, Stage, Trimming};
 use crate::messages::settings::Rules;
-use crate::messages::tables::{self, AttemptRow, MessageRow, PairRow, Reasked, SendRow, Table};
+use crate::messages::tables::{
+    self, AttemptRow, MessageRow, PairRow, Reasked, SendRow, StoredAttempt, Table,
+};
 use crate::messages::{Action, Event, PairState, State, named};
 use crate::privacy::kept::Kept;
 use crate::sharing::Pauses;
@@ -157,7 +159,7 @@ pub(super) async fn start(
         match stored.get(&id) {
             Some(hash) if *hash == start.hash => written.push(Ok(Receipt::replayed(None))),
             Some(_) => {
-                let detail = format!("the send {id} already exists with a different body");
+                let detail = "a send with this id already exists with a different body".to_owned();
                 written.push(Err(Error::Conflict(detail)));
             }
             None => match plan(connection, project, rules, id, start).await {
@@ -292,6 +294,7 @@ pub(super) fn row<'a>(send: &'a LockedSend, append: &'a Append, carried: Carried
     AttemptRow {
         send: send.id,
         attempt: small(trimming.attempts_used),
+        line_id: append.line_id,
         model: &send.model,
         stage,
         trimmed_count: small(before),
@@ -329,11 +332,15 @@ pub(super) async fn append(
         .collect();
     let ids: Vec<_> = appends.iter().map(|(id, _)| *id).collect();
     let sends = tables::lock_sends(connection, project, &ids).await?;
-    let named: Vec<_> = appends.iter().filter_map(|(id, append)| Some((*id, append.new.attempt?))).collect();
+    let named: Vec<_> = appends
+        .iter()
+        .map(|(id, append)| (*id, append.new.attempt, append.line_id))
+        .filter(|(_, number, line_id)| number.is_some() || line_id.is_some())
+        .collect();
     let stored = if named.is_empty() {
         HashMap::new()
     } else {
-        tables::attempt_hashes(connection, project, &named).await?
+        tables::stored_attempts(connection, project, &named).await?
     };
     let carried = carried(connection, project, &appends, &sends).await?;
     let mut written = Vec::with_capacity(appends.len());
@@ -341,7 +348,7 @@ pub(super) async fn append(
     for (id, append) in &appends {
         written.push(match sends.get(id) {
             None => Err(Error::NotFound("send")),
-            Some(send) => match judge(send, append, &stored) {
+            Some(send) => match judge(send, append, stored.get(id)) {
                 Ok(Some(receipt)) => Ok(receipt),
                 Ok(None) => {
                     let carried = carried.get(id).copied().unwrap_or_else(|| Some(send.carried()));
@@ -390,23 +397,19 @@ async fn carried(
 fn judge(
     send: &LockedSend,
     append: &Append,
-    stored: &HashMap<(Uuid, i32), Vec<u8>>,
+    stored: Option<&StoredAttempt>,
 ) -> Result<Option<Receipt>, Error> {
-    let id = send.id;
-    if let Some(number) = append.new.attempt {
-        match stored.get(&(id, number)) {
-            Some(hash) if *hash == append.hash => return Ok(Some(Receipt::replayed(Some(number)))),
-            Some(_) => {
-                let detail =
-                    format!("attempt {number} of the send {id} already exists with a different body");
-                return Err(Error::Conflict(detail));
-            }
-            None if number != send.attempts_used + 1 => {
-                let next = send.attempts_used + 1;
-                return Err(Error::Conflict(format!("the next attempt of the send {id} is number {next}")));
-            }
-            None => {}
-        }
+    let (id, next) = (send.id, send.attempts_used + 1);
+    if let Some(StoredAttempt { number, request_hash, .. }) = stored {
+        return if *request_hash == append.hash {
+            Ok(Some(Receipt::replayed(Some(*number))))
+        } else {
+            let detail = format!("attempt {number} of the send {id} already exists with a different body");
+            Err(Error::Conflict(detail))
+        };
+    }
+    if append.new.attempt.is_some_and(|number| number != next) {
+        return Err(Error::Conflict(format!("the next attempt of the send {id} is number {next}")));
     }
     if send.state != State::Sending {
         return Err(Error::Conflict(format!("the send {id} has ended; no attempt can be added")));

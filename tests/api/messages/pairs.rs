@@ -56,6 +56,8 @@ async fn an_edited_text_loses_its_measured_size_and_earlier_sends_show_it_as_it_
 
     let starred = patch(&service, &path, &json!({"star": 1, "topic_id": "t"})).await.expect(200);
     assert_eq!((&starred["tokens"], &starred["topic_id"]), (&json!(50), &json!("t")));
+    let unchanged = patch(&service, &path, &json!({"user_text": "before"})).await.expect(200);
+    assert_eq!(unchanged["tokens"], 50);
     let edited = patch(&service, &path, &json!({"user_text": "after", "topic_id": ""})).await.expect(200);
     assert_eq!((&edited["tokens"], &edited["topic_id"]), (&json!(null), &json!("t")));
     let shown = service.get(&format!("/v1/sends/{}", send["id"].as_str().expect("an id"))).await.expect(200);

@@ -299,6 +299,38 @@ async fn a_batch_may_hold_a_whole_chat_in_which_later_lines_look_at_earlier_ones
 }
 
 #[tokio::test]
+async fn an_answer_after_attempts_that_failed_is_a_call_of_its_own() {
+    let (service, _) = with_pairs(&[10, 20]).await;
+    let (path, _) = started(&service, &json!({})).await;
+    service.post(&format!("{path}/attempts"), &overflow()).await.expect(201);
+    let answer = json!({"assistant_text": "a", "usage": {"prompt_tokens": 31, "completion_tokens": 4}});
+    let ended = service.post(&format!("{path}/finalize"), &answer).await.expect(200);
+    let stages = column(ended["attempts"].as_array().expect("attempts"), "stage");
+    assert_eq!(stages, ["overflow_initial", "attempt_success"], "{ended}");
+    assert_eq!((&ended["attempts_used"], &ended["trimmed_count"]), (&json!(2), &json!(1)));
+}
+
+#[tokio::test]
+async fn an_attempt_without_a_number_is_known_again_by_the_id_of_its_line_or_its_key() {
+    let service = service().await;
+    let [send, other, line] = [1, 2, 3].map(Uuid::from_u128);
+    let start = |id| json!({"event": "send", "id": id, "mode": "record", "model": "m", "user_text": "u"});
+    let attempt = with(overflow(), &json!({"event": "send_attempt", "send_id": send, "line_id": line}));
+    service.accept(&[start(send), start(other), attempt.clone()]).await;
+    let twice = service.events(&[attempt.clone(), attempt]).await.expect(200);
+    assert_eq!([&twice["accepted"], &twice["duplicates"]], [0, 2], "{twice}");
+    let different = json!({"event": "send_attempt", "send_id": send, "line_id": line, "latency_ms": 1});
+    let refused = service.events(&[different]).await.expect(200);
+    assert_eq!(refused["rejected"][0]["status"], 409, "{refused}");
+    assert_eq!(service.get(&format!("/v1/sends/{send}")).await.expect(200)["attempts_used"], 1);
+
+    let path = format!("/v1/sends/{other}/attempts");
+    let key = [("idempotency-key", "k")];
+    let made = service.call(Method::POST, &path, &key, Some(&overflow())).await.expect(201);
+    assert_eq!(service.call(Method::POST, &path, &key, Some(&overflow())).await.expect(200), made);
+}
+
+#[tokio::test]
 async fn a_send_that_nobody_ends_is_interrupted_once_its_lease_is_over() {
     let service = service().await;
     let (address, send) = started(&service, &json!({})).await;
