@@ -8,6 +8,7 @@ pub mod embedded;
 pub mod erased;
 pub mod gin;
 pub mod insert;
+pub mod process;
 pub mod receipt;
 pub mod replays;
 pub mod retry;
@@ -21,12 +22,12 @@ use anyhow::{anyhow, bail};
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, SqlSafeStr, Transaction};
 
 use crate::error::{Error, Result};
 use crate::outage::Outage;
 use crate::sharing::joined;
-use crate::types::derived_id;
+use crate::types::{Timestamp, derived_id};
 
 /// The migrations of the schema, embedded in the program.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
@@ -54,9 +55,11 @@ const REST: Duration = Duration::from_secs(1);
 /// How long one attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Returns the number of the process of Postgres that serves a connection.
-pub async fn process_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
-    sqlx::query_scalar("select pg_backend_pid()").fetch_one(connection).await
+/// Returns the time by the clock of this server, or of the database if that is earlier. What is due by one of them alone is not
+/// erased: a clock may be wrong.
+pub async fn earlier_now(db: &PgPool) -> sqlx::Result<Timestamp> {
+    let now: Timestamp = sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?;
+    Ok(now.min(Timestamp::now()))
 }
 
 /// Makes a pool of at most `size` connections with the application name `name`. It connects when first used.

@@ -56,7 +56,7 @@ impl LongestStatement {
             }
             if is_clock {
                 if heard.elapsed() >= silence {
-                    HAS_GIVEN_UP.store(true, Ordering::Relaxed);
+                    note_given_up();
                     return Poll::Ready(Err(silent()));
                 }
                 over.as_mut().reset(heard + silence);
@@ -68,6 +68,11 @@ impl LongestStatement {
         })
         .await
     }
+}
+
+/// Notes that work is given up, before its connections are.
+pub fn note_given_up() {
+    HAS_GIVEN_UP.store(true, Ordering::Relaxed);
 }
 
 /// Returns whether a connection answers soon.
@@ -92,6 +97,7 @@ pub fn silent() -> sqlx::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sharing::while_wanted;
 
     const LIMIT: LongestStatement = LongestStatement(Duration::from_secs(10));
 
@@ -115,5 +121,11 @@ mod tests {
             "done"
         };
         assert_eq!(LIMIT.while_heard(work).await.expect("it ends"), "done");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_goes_on_while_it_waits_for_what_has_a_limit_of_its_own() {
+        let provider = while_wanted(sleep(Duration::from_hours(1)));
+        LongestStatement::default().while_heard(provider).await.expect("it ends");
     }
 }

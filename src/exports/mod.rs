@@ -200,7 +200,7 @@ impl Lines<'_> {
             return self.format.write(self.weights, example, metadata, &mut self.out);
         };
         let metadata = metadata.map(serde_json::to_value).transpose()?;
-        profile.see(&example, metadata.as_ref());
+        profile.see(self.format, &example, metadata.as_ref());
         self.format.write(self.weights, example, None::<()>, &mut self.out)
     }
 

@@ -18,7 +18,8 @@ use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
 use super::reading::{arrive, end};
-use crate::db::{self, rows};
+use crate::db::process::Process;
+use crate::db::rows;
 use crate::error::Result;
 use crate::http::memory::Memory;
 use crate::http::pace::STALL;
@@ -141,9 +142,9 @@ pub struct Profile {
 
 impl Profile {
     /// Adds a row, as an example, and its metadata.
-    pub(super) fn see<R>(&mut self, example: &Example<'_, R>, metadata: Option<&Value>) {
+    pub(super) fn see<R>(&mut self, format: Format, example: &Example<'_, R>, metadata: Option<&Value>) {
         self.rows += 1;
-        if let Some((prompt, answer)) = sides(example) {
+        if let Some((prompt, answer)) = sides(format, example) {
             let hashes = [hash(&prompt), hash(&answer), hash(&(&prompt, answer))];
             self.prompts.push(length(prompt.iter().map(|text| text.chars().count()).sum()));
             self.answers.push(length(answer.chars().count()));
@@ -233,7 +234,7 @@ impl Export {
         // Memory is held for twice as much.
         let counted = counted * COUNTED / 2;
         memory.hold(counted).await?;
-        let process = db::process_of(connection).await?;
+        let process = Process::of(connection).await?;
         let project = self.project.as_str().into();
         // The shares need the metadata, even if the request does not.
         self.rows.common.include = Some(Include::Metadata);
@@ -302,11 +303,19 @@ impl Export {
 }
 
 /// Returns the texts of an example's question and of the answer to learn, if it has both.
-fn sides<'e, R>(example: &'e Example<'_, R>) -> Option<(Vec<&'e str>, &'e str)> {
+fn sides<'e, R>(format: Format, example: &'e Example<'_, R>) -> Option<(Vec<&'e str>, &'e str)> {
     Some(match example {
+        Example::Correction { prompt, wrong, feedback, right } => {
+            // The format fix-prompt asks nothing but to correct the program.
+            let prompt = prompt
+                .messages
+                .iter()
+                .filter(|message| format != Format::FixPrompt || message.role == "system");
+            let prompt = prompt.map(|message| &*message.content);
+            (prompt.chain([*wrong, &**feedback]).collect(), *right)
+        }
         Example::Solution { prompt, solution: answer }
         | Example::Answer { prompt, answer }
-        | Example::Correction { prompt, right: answer, .. }
         | Example::Preference { prompt, chosen: answer, .. }
         | Example::Label { prompt, answer, .. } => {
             (prompt.messages.iter().map(|message| &*message.content).collect(), *answer)
@@ -350,7 +359,7 @@ mod tests {
         let mut profile = Profile::default();
         for number in 0..1_200 {
             let metadata = serde_json::json!({"model_used": format!("m{number}")});
-            profile.see(&Example::Raw(()), Some(&metadata));
+            profile.see(Format::Raw, &Example::Raw(()), Some(&metadata));
         }
         let other = profile.shares[1][&Some("(other)".to_owned())];
         assert_eq!((profile.shares[1].len(), other), (1_001, 200));
@@ -360,7 +369,7 @@ mod tests {
     fn the_most_frequent_answers_are_found_among_any_number_in_bounded_memory() {
         let mut profile = Profile::default();
         let mut see = |answer: &str| {
-            profile.see::<()>(&Example::Answer { prompt: Prompt::of("q"), answer }, None);
+            profile.see::<()>(Format::Raw, &Example::Answer { prompt: Prompt::of("q"), answer }, None);
         };
         let often = |number: usize| format!("often {number}");
         // The frequent ones are rare at first.

@@ -6,8 +6,10 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
 use sqlx::PgPool;
 use sqlx::postgres::PgRow;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
+use crate::db::process::Process;
 use crate::sharing::Shares;
 
 /// The time after which an export that waits for a row lets another one wait in its place. A row that has begun to come takes
@@ -30,10 +32,13 @@ pub(super) async fn arrive(
         return row;
     }
     loop {
-        let _place = arriving.take(project, 1).await;
+        let place = arriving.take(project, 1).await;
         if let Ok(row) = timeout(SLICE, rows.try_next()).await {
             return row;
         }
+        drop(place);
+        // Whoever waits for the place takes it now.
+        yield_now().await;
     }
 }
 
@@ -42,15 +47,31 @@ pub(super) async fn arrive(
 pub(super) async fn end(
     rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
     db: &PgPool,
-    process: i32,
+    process: Process,
 ) -> sqlx::Result<()> {
-    cancel(db, process).await?;
+    process.cancel(db, Duration::ZERO).await?;
     while let Ok(Some(_)) = rows.try_next().await {}
     Ok(())
 }
 
-/// Cancels the statement of a process, if it has one.
-pub(super) async fn cancel(db: &PgPool, process: i32) -> sqlx::Result<()> {
-    sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await?;
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::{StreamExt as _, stream};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_for_whom_no_row_comes_let_others_wait_in_turn() {
+        let arriving = arrivals();
+        for project in ["a", "b"] {
+            let arriving = arriving.clone();
+            tokio::spawn(async move { arrive(&mut stream::pending(), &arriving, &project.into()).await });
+        }
+        tokio::time::sleep(SLICE / 2).await;
+        let mut rows = pin!(stream::once(tokio::time::sleep(SLICE)).filter_map(|()| async { None }));
+        let row = timeout(10 * SLICE, arrive(&mut rows, &arriving, &"c".into())).await;
+        assert!(matches!(row, Ok(Ok(None))), "its row is there after a second");
+    }
 }

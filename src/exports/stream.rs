@@ -72,18 +72,22 @@ use super::datasets::AnyDataset;
 use super::export::{Export, PAGE};
 use super::params::Common;
 use super::profile::Report;
-use super::reading::{self, arrivals, arrive, cancel};
-use crate::db::silence::LongestStatement;
+use super::reading::{self, arrivals, arrive};
+use crate::db::process::Process;
+use crate::db::silence::{self, LongestStatement};
 use crate::db::{self, EXPORT_NAME, rows};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::pace::{Pace, STALL};
+use crate::recurring;
 use crate::sharing::{Kind, Place, Shares, Turn, Work, while_wanted};
 
 /// The time that an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause until a statement that was canceled should have ended.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long Postgres may do nothing on a connection whose statement was canceled. The connection is dead if it takes longer.
+const SILENCE: Duration = Duration::from_secs(10);
 /// The maximum number of concurrent downloads of snapshots of one project. All projects together have four times as
 /// many.
 const MOST_DOWNLOADS: usize = 16;
@@ -164,7 +168,7 @@ impl Export {
     ) -> anyhow::Result<Progress> {
         let mut query = self.next_page("")?;
         let mut connection = db.acquire().await?;
-        let process = db::process_of(&mut connection).await?;
+        let process = Process::of(&mut connection).await?;
         let query = query.build();
         let mut rows = query.fetch(&mut *connection);
         let mut chunk = Vec::with_capacity(CHUNK * 2);
@@ -367,7 +371,7 @@ impl Exports {
     }
 
     /// Runs statements that may take long, on a connection of their own. If nobody waits for them any more, they are
-    /// canceled, and only then the place is given back.
+    /// canceled, and only then the place is given back. Those of a connection that is dead are given up.
     async fn while_awaited<T, S>(
         &self,
         place: Place,
@@ -378,7 +382,7 @@ impl Exports {
         S: Future<Output = Result<T>> + Send + 'static,
     {
         let mut connection = self.db.acquire().await?;
-        let process = db::process_of(&mut connection).await?;
+        let process = Process::of(&mut connection).await?;
         let (statements, db) = (statements(connection), self.db.clone());
         let (mut sender, result) = oneshot::channel();
         tokio::spawn(async move {
@@ -391,8 +395,12 @@ impl Exports {
                 () = sender.closed() => {}
             }
             loop {
-                if let Err(error) = cancel(&db, process).await {
-                    tracing::warn!(%error, "the statement of an export could not be canceled");
+                match process.cancel(&db, SILENCE).await {
+                    Ok(true) => {}
+                    Ok(false) => return silence::note_given_up(),
+                    Err(error) => {
+                        recurring::warn("the statement of an export could not be canceled", error);
+                    }
                 }
                 // Between two statements, nothing was canceled, and another one follows.
                 if timeout(PAUSE, &mut statements).await.is_ok() {
@@ -406,8 +414,9 @@ impl Exports {
     /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place, memory: Memory) {
         let turns = self.turns(&export.project);
-        let run = export.run(self.db, out, Some(turns), place, memory);
-        if timeout(self.longest, run).await.is_err() {
+        let mut run = pin!(export.run(self.db, out, Some(turns), place, memory));
+        if timeout(self.longest, &mut run).await.is_err() {
+            silence::note_given_up();
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
     }

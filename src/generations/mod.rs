@@ -159,7 +159,7 @@ impl NewGeneration {
             let passed = numbered.filter(|(_, attempt)| attempt.verdict().passed == Some(true));
             passed.max_by_key(|(number, _)| *number)?.1.extracted_dsl.as_deref()
         };
-        self.final_valid_dsl.as_deref().or_else(last_passed).filter(|program| !program.is_empty())
+        self.final_valid_dsl.as_deref().or_else(last_passed).filter(|program| !program.trim().is_empty())
     }
 
     /// Returns how the log ended, if it has, as a request to finalize it would say it.
@@ -239,7 +239,8 @@ impl Check for Outcome {
     fn check(&self, checks: &mut Checks) {
         checks.name("instance_id", self.instance_id.as_deref());
         if self.success {
-            checks.require(self.final_valid_dsl.as_deref() != Some(""), "final_valid_dsl", NO_PROGRAM);
+            let is_blank = self.final_valid_dsl.as_deref().is_some_and(|program| program.trim().is_empty());
+            checks.require(!is_blank, "final_valid_dsl", NO_PROGRAM);
         } else {
             checks.require(self.final_valid_dsl.is_none(), "final_valid_dsl", NOT_A_SUCCESS);
         }

@@ -143,7 +143,8 @@ pub(super) async fn finalize(
         format!(
             "with new as materialized (select {unnested})
             update generations g
-            set success = new.success, final_valid_dsl = nullif(coalesce(new.final_valid_dsl, last.program), ''),
+            set success = new.success, final_valid_dsl = case
+                    when has_text(coalesce(new.final_valid_dsl, last.program)) then coalesce(new.final_valid_dsl, last.program) end,
                 error = new.error, instance_id = coalesce(new.instance_id, g.instance_id),
                 outcome_hash = new.outcome_hash, completed_at = new.completed_at
             from new

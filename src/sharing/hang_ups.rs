@@ -3,12 +3,14 @@
 //! number of statements in progress. A request therefore continues in a task of its own, with what it holds, and ends
 //! [in full](in_full). Only where it [waits](while_wanted) for something that is of no use without a client is it dropped.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tracing::{Instrument as _, Span};
 
 tokio::task_local! {
@@ -36,10 +38,19 @@ pub async fn in_full<T: Send + 'static>(request: impl Future<Output = T> + Send 
     Attended { request: Some(request), waits, span: Span::current() }.await
 }
 
-/// Waits for something that is of no use to a request whose client has hung up.
+/// How long a wait that has a limit of its own is silent at most, so that the request is not given up as one that waits for a
+/// dead connection.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// Waits for something that is of no use to a request whose client has hung up, and that has a limit of its own.
 pub async fn while_wanted<F: Future>(awaited: F) -> F::Output {
     let _waiting = WAITS.try_with(|waits| Waiting::begin(waits.clone())).ok();
-    awaited.await
+    let mut awaited = pin!(awaited);
+    loop {
+        if let Ok(done) = timeout(SILENCE, &mut awaited).await {
+            return done;
+        }
+    }
 }
 
 struct Waiting(Waits);

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 
+use crate::db::process::Process;
 use crate::db::silence::silent;
-use crate::db::{process_of, writer_name};
+use crate::db::writer_name;
 
 /// A writer's connection and when it was last used. It is kept between batches because a test of every connection costs a
 /// round trip.
@@ -23,8 +24,8 @@ pub(super) struct KeptConnection {
 
 struct Kept {
     connection: PgConnection,
-    /// The number of the process of Postgres that serves the connection.
-    process: i32,
+    /// The process of Postgres that serves the connection.
+    process: Process,
     used: Instant,
     /// The project whose name the connection has.
     project: Option<Arc<str>>,
@@ -34,7 +35,7 @@ struct Kept {
 pub(super) struct Watch {
     db: PgPool,
     silence: Duration,
-    process: i32,
+    process: Process,
 }
 
 impl KeptConnection {
@@ -87,7 +88,7 @@ impl KeptConnection {
             return Ok(kept);
         }
         let mut connection = db.acquire().await?.detach();
-        let process = process_of(&mut connection).await?;
+        let process = Process::of(&mut connection).await?;
         Ok(Kept { connection, process, used: Instant::now(), project: None })
     }
 
@@ -128,15 +129,10 @@ impl Watch {
 
     /// Asks Postgres by a connection of its own whether it works for the one that is watched, or has just done so.
     async fn is_at_work(&self) -> bool {
-        const SQL: &str = "
-            select exists(
-                select from pg_stat_activity where pid = $1
-                    and (state not like 'idle%' or state_change > clock_timestamp() - $2)
-            )";
         let options = self.db.connect_options().as_ref().clone().application_name("gleaner");
         let asking = async {
             let mut connection = options.connect().await?;
-            sqlx::query_scalar(SQL).bind(self.process).bind(self.silence).fetch_one(&mut connection).await
+            self.process.is_at_work(&mut connection, self.silence).await
         };
         match timeout(Self::ANSWER, asking).await {
             Ok(Ok(is_at_work)) => is_at_work,

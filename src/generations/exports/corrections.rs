@@ -151,6 +151,8 @@ impl Dataset for CorrectionPairs {
     fn check(&self, shape: Shape, checks: &mut Checks) {
         let fits = shape != Shape::Steps || self.pairing.is_none();
         checks.require(fits, "pairing", "the format trl-stepwise has no pairs");
+        let has_response = self.pairing != Some(Pairing::Final) || !self.is_raw();
+        checks.require(has_response, "completion", "with pairing=final, the programs are no attempt's");
         check_texts(self.prompt, self.completion, shape, checks);
     }
 

@@ -213,18 +213,31 @@ async fn a_fix_that_failed_itself_is_only_in_the_format_that_says_so() {
 }
 
 #[tokio::test]
+async fn a_profile_measures_the_wrong_program_and_its_error_as_part_of_the_question() {
+    let service = Service::open().await;
+    service.accept(&[solved(1, "Create", &[failed(1, "wrong", "an error"), passed(2, "right")])]).await;
+    for (format, most) in [("openai", "Create".len() + "wrong".len() + "an error".len()), ("fix-prompt", 13)]
+    {
+        let profile = service.get(&format!("{CORRECTIONS}/profile?format={format}")).await.expect(200);
+        assert_eq!(profile["prompt_characters"]["max"], most, "{format}");
+    }
+    let path = format!("{CORRECTIONS}?pairing=final&completion=raw");
+    service.get(&path).await.refused(422, &["/completion"]);
+}
+
+#[tokio::test]
 async fn blank_texts_and_programs_that_differ_in_white_space_only_are_not_exported() {
     let service = Service::open().await;
     service
         .accept(&[
             solved(1, " \n", &[failed(1, "a", "e"), passed(2, "b")]),
             solved(2, "Create", &[failed(1, "(a b)", "e"), passed(2, "( a\n\tb )")]),
-            solved(3, "List", &[failed(1, " \t", "e"), passed(2, "  ")]),
+            solved(3, "List", &[failed(1, " \t", "e"), passed(2, "l")]),
             solved(4, "Move", &[failed(1, "(m\u{b} a)", "e"), passed(2, "(m a)")]),
         ])
         .await;
     for (path, expected) in [
-        (format!("{TRAINING}?format=raw"), vec!["Create", "Move"]),
+        (format!("{TRAINING}?format=raw"), vec!["Create", "List", "Move"]),
         (format!("{CORRECTIONS}?format=raw"), vec![]),
         (format!("{CORRECTIONS}?format=raw&pairing=next"), vec![]),
         (format!("{CORRECTIONS}?format=raw&pairing=final"), vec![]),

@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
-use crate::support::program::{LongestStatement, Settings};
+use crate::support::program::{Limits, LongestStatement, Settings};
 use crate::support::{Line, Service, eventually, settings};
 
 #[tokio::test]
@@ -60,20 +60,39 @@ async fn a_read_whose_connection_dies_without_a_word_is_given_up_and_its_connect
     let whole = Service::open().await;
     let line = Line::to(&whole.options).await;
     let longest_statement = LongestStatement(Duration::from_secs(2));
-    let service = Service::reached_by(line.options.clone(), Settings { longest_statement, ..settings() });
+    let alone = Settings { longest_statement, upkeep: false, ..settings() };
+    let service = Service::reached_by(line.options.clone(), alone);
+    let in_use = || service.pool().size() as usize - service.pool().num_idle();
     let held = whole.holding("lock table suggestions in access exclusive mode").await;
     let lost = async {
         whole.blocked(1).await;
+        // The library tests each connection that is given back, without an end if it is lost meanwhile.
+        eventually("no other connection is in use", async || in_use() == 1).await;
         line.lose("gleaner");
         held.commit().await.expect("released");
     };
     let (answer, ()) = futures_util::join!(service.get("/v1/suggestions"), lost);
     assert_eq!(answer.expect(503)["detail"], "the database cannot be reached; try again");
-    eventually("all connections are given back or closed", async || {
-        service.pool().size() as usize == service.pool().num_idle()
-    })
-    .await;
+    eventually("its connection is closed", async || in_use() == 0).await;
     eventually("others are used", async || service.get("/v1/suggestions").await.status == 200).await;
+}
+
+#[tokio::test]
+async fn a_profile_whose_connection_dies_without_a_word_gives_its_place_back() {
+    let whole = Service::open().await;
+    let line = Line::to(&whole.options).await;
+    let exports = Limits { most_exports: 1, longest_export: 2, ..settings().exports };
+    let service = Service::reached_by(line.options.clone(), Settings { exports, ..settings() });
+    let held = whole.holding("lock table generations in access exclusive mode").await;
+    let profile = "/v1/exports/training-pairs/profile";
+    let lost = async {
+        whole.blocked(1).await;
+        line.lose("gleaner-export");
+        held.commit().await.expect("released");
+    };
+    let (answer, ()) = futures_util::join!(service.get(profile), lost);
+    answer.expect(503);
+    eventually("its place is free", async || service.get(profile).await.status == 200).await;
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ async fn a_success_without_a_program_is_refused_and_leaves_the_log_open() {
     for refused in [
         json!({"success": true}),
         json!({"success": true, "final_valid_dsl": ""}),
+        json!({"success": true, "final_valid_dsl": " \n"}),
         json!({"success": false, "final_valid_dsl": "(a)"}),
     ] {
         finalize(&service, &log, &refused).await.refused(422, &program);
