@@ -66,6 +66,9 @@ pub struct Settings {
     pub longest_statement: LongestStatement,
     /// Limits on the turns of a project at working beside others.
     pub turns: sharing::Limits,
+    /// Whether the database is looked after in the background: searches end, records expire, snapshots are built. Commands that
+    /// soon end leave that to the server.
+    pub upkeep: bool,
     /// Whether no key is needed, because only the user who runs the program sends requests.
     pub trusts: bool,
 }
@@ -86,6 +89,7 @@ impl Default for Settings {
             silence: Duration::from_secs(10),
             longest_statement: LongestStatement::default(),
             turns: sharing::Limits::default(),
+            upkeep: true,
             trusts: false,
         }
     }
@@ -128,13 +132,17 @@ impl Running {
         let searches = IntakePool::new(&limited, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());
         let mut tasks = vec![
-            Task::start(Expiry::new(&searches.db, Arc::clone(&keyring)), longest),
             Task::start(Leases { db: db.clone(), in_flight: Arc::clone(&in_flight) }, longest),
-            Task::start(Retention::new(&db, Arc::clone(&keyring)), longest),
             Task::start(LastUsed(Arc::clone(&keyring)), longest),
             Task::start(telemetry::Upkeep, longest),
-            Task::start(Snapshots(exports.clone()), longest),
         ];
+        if settings.upkeep {
+            tasks.extend([
+                Task::start(Expiry::new(&searches.db, Arc::clone(&keyring)), longest),
+                Task::start(Retention::new(&db, Arc::clone(&keyring)), longest),
+                Task::start(Snapshots(exports.clone()), longest),
+            ]);
+        }
         if let Some(embedder) = &settings.embedder {
             tasks.push(Task::start(Filling::new(&db, Arc::clone(&keyring), Arc::clone(embedder)), longest));
         }

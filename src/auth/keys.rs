@@ -223,17 +223,17 @@ pub async fn insert(
 /// change `GLEANER_ADMIN_KEY` want the old one to end. A key that was stored before, whatever became of it, replaces
 /// nothing: it may have been rotated.
 pub async fn replace_first(connection: &mut PgConnection, secret: &Secret) -> Result<First> {
+    let id = Uuid::now_v7();
     let key = NewKey {
-        id: None,
+        id: Some(id),
         project: None,
         name: "GLEANER_ADMIN_KEY".to_owned(),
         scopes: vec![Scope::Write, Scope::Read, Scope::Admin, Scope::Operator],
         expires_at: None,
         requests_per_second: None,
     };
-    let begun = Timestamp::now();
     let key = insert(&mut *connection, "default", &key, secret).await?;
-    let is_new = key.created_at >= begun;
+    let is_new = key.id == id;
     let mut replaced = Vec::new();
     if is_new {
         let sql = "update keys set revoked_at = $3

@@ -8,6 +8,7 @@ use super::client::Client;
 use super::defaults;
 use super::target::{Found, Local, Missing, Target};
 use crate::auth::keyring::PROJECT;
+use crate::config::from_environment;
 use crate::db;
 use crate::mcp::Door;
 use crate::router;
@@ -26,8 +27,13 @@ pub(super) struct Opened {
     local: Option<(Running, Box<Local>)>,
 }
 
-/// Opens the server or database that a command uses, by the rule of all commands.
-pub(super) async fn open(target: &Target, missing: Missing, project: Option<&str>) -> Result<Opened> {
+/// Opens the server or database that a command uses, by the rule of all commands. A database is looked after with `upkeep`.
+pub(super) async fn open(
+    target: &Target,
+    missing: Missing,
+    project: Option<&str>,
+    upkeep: bool,
+) -> Result<Opened> {
     let named = project.map_or_else(String::new, |project| format!("{project} at "));
     match target.find(missing).await? {
         Found::Server(client) => {
@@ -39,6 +45,8 @@ pub(super) async fn open(target: &Target, missing: Missing, project: Option<&str
             let settings = Settings {
                 connections: CONNECTIONS,
                 defaults: defaults()?,
+                exports: from_environment()?,
+                upkeep,
                 trusts: true,
                 ..Settings::default()
             };

@@ -1,6 +1,8 @@
 //! `gleaner export`: data sets to a file or standard output.
 
+use std::fs::File;
 use std::io::{IsTerminal as _, Read as _, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -257,8 +259,19 @@ fn progress() -> ProgressBar {
 /// The destination of the rows. A file is written under a temporary name and renamed when it is complete.
 enum Output {
     Standard,
-    Plain { file: std::io::BufWriter<std::fs::File>, path: PathBuf },
-    Zipped { file: GzEncoder<std::io::BufWriter<std::fs::File>>, path: PathBuf },
+    Plain { file: std::io::BufWriter<File>, path: PathBuf },
+    Zipped { file: GzEncoder<std::io::BufWriter<File>>, path: PathBuf },
+}
+
+/// Empties a file that no other command writes, or makes it.
+fn own(part: &Path) -> anyhow::Result<File> {
+    let file = File::options().create(true).write(true).truncate(false).open(part)?;
+    file.try_lock().context("another command writes it")?;
+    let is_there =
+        part.metadata().is_ok_and(|there| there.ino() == file.metadata().map_or(0, |own| own.ino()));
+    ensure!(is_there, "another command has just written it");
+    file.set_len(0)?;
+    Ok(file)
 }
 
 impl Output {
@@ -270,8 +283,7 @@ impl Output {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         ensure!(folder.is_dir(), "cannot write {}: there is no folder {}", path.display(), folder.display());
         let part = part_of(&path);
-        let file =
-            std::fs::File::create(&part).with_context(|| format!("cannot write {}", part.display()))?;
+        let file = own(&part).with_context(|| format!("cannot write {}", part.display()))?;
         let file = std::io::BufWriter::with_capacity(1 << 20, file);
         Ok(if path.extension().is_some_and(|extension| extension == "gz") {
             Self::Zipped { file: GzEncoder::new(file, Compression::default()), path }
@@ -295,7 +307,9 @@ impl Output {
             Self::Plain { file, path } => (file, path),
             Self::Zipped { file, path } => (file.finish()?, path),
         };
-        file.into_inner()?.sync_all()?;
+        // Nobody else may write to the file before it has its name.
+        let file = file.into_inner()?;
+        file.sync_all()?;
         std::fs::rename(part_of(&path), &path)
             .with_context(|| format!("moving {} into place", path.display()))
     }

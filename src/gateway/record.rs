@@ -22,6 +22,7 @@ use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::providers::Provider;
 use crate::providers::answer::Answer;
+use crate::recurring;
 use crate::state::App;
 use crate::types::{FreeForm, Timestamp};
 
@@ -216,7 +217,7 @@ impl Record {
 
 /// Counts the requests that were forwarded without a record.
 fn unrecorded(error: &Error) {
-    tracing::warn!(%error, "a request is forwarded by the gateway without a record");
+    recurring::warn("a request is forwarded by the gateway without a record", error);
     metrics::counter!("gleaner_gateway_unrecorded_total").increment(1);
 }
 

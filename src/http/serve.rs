@@ -32,9 +32,16 @@ const SPARE: usize = 32;
 /// How long a connection beyond the most may take to send its one request.
 const SPARE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body. They are in
-/// no budget. HTTP/2 allows 16 KiB.
-const MOST_HEAD: usize = 32 << 10;
+/// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body. HTTP/2 allows
+/// 16 KiB.
+const MOST_HEAD: u32 = 32 << 10;
+
+/// The maximum number of bytes that a head has at least, however many connections are open.
+const LEAST_HEAD: u32 = 8 << 10;
+
+/// The bytes of heads that all connections together should take, since they are in no budget. A new connection has fewer, the
+/// more are open.
+const HEADS: u32 = 32 << 20;
 
 /// The maximum number of concurrent requests on a connection in HTTP/2.
 const STREAMS: u32 = 32;
@@ -97,9 +104,10 @@ pub async fn serve(
         let share = |all: u32| all.saturating_mul(WITH_ALL_STREAMS) / connections;
         let streams = share(STREAMS).clamp(1, STREAMS);
         let window = share(WINDOW).clamp(FRAME, WINDOW);
+        let head = (HEADS / connections).clamp(LEAST_HEAD, MOST_HEAD) as usize;
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
         let mut server = Builder::new(TokioExecutor::new());
-        server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD);
+        server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(head);
         let mut http2 = server.http2();
         http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(streams);
         http2.initial_connection_window_size(WINDOW).initial_stream_window_size(window);

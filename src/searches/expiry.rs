@@ -1,6 +1,6 @@
 //! The expiry of searches whose agents went silent, because nothing else would report their end.
 //!
-//! It uses the server's clock, because no event tells the time: a search ends a window after the last event of its
+//! It uses the clocks of the server and the database, because no event tells the time: a search ends a window after the last event of its
 //! agent came in. It ends in the same way as if the next event had come after a silence.
 
 use std::collections::VecDeque;
@@ -44,7 +44,8 @@ impl Rounds for Expiry {
     const NAME: &'static str = "the expiry of searches";
 
     async fn round(&mut self) -> Result<Duration> {
-        let next = expire(&self.db, &self.keyring, &mut self.failed, Timestamp::now()).await?;
+        let now = db::earlier_now(&self.db).await?;
+        let next = expire(&self.db, &self.keyring, &mut self.failed, now).await?;
         Ok(next.unwrap_or(PAUSES.1).clamp(PAUSES.0, PAUSES.1))
     }
 }

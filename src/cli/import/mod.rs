@@ -89,7 +89,8 @@ impl Import {
 impl Store {
     async fn database(local: Box<Local>, project: Option<&str>) -> anyhow::Result<Self> {
         let project = project.unwrap_or("default");
-        let settings = Settings { connections: 2, defaults: defaults()?, ..Settings::default() };
+        let settings =
+            Settings { connections: 2, defaults: defaults()?, upkeep: false, ..Settings::default() };
         let running = Box::new(Running::start(&local.options, settings));
         let exists = projects::store::exists(&running.app.db, project).await?;
         ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} creates it");

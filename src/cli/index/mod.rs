@@ -114,7 +114,7 @@ impl Index {
             fs::canonicalize(&self.folder).with_context(|| format!("opening {}", self.folder.display()))?;
         ensure!(root.is_dir(), "{} is not a folder", root.display());
         let root_name = root.to_str().context("the path of the folder is not UTF-8")?.to_owned();
-        let opened = open(&self.target, Missing::Say, self.project.as_deref()).await?;
+        let opened = open(&self.target, Missing::Say, self.project.as_deref(), self.watch).await?;
         let done = self.index(&opened, &root, &root_name).await;
         opened.close().await;
         done.map(|()| ExitCode::SUCCESS)

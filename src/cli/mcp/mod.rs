@@ -83,7 +83,7 @@ impl Mcp {
             let Ok(service) = service else { return Ok(()) };
             service.waiting().await.context("serving tools").map(|_| ())
         };
-        let opened = open(&self.target, Missing::Say, self.project.as_deref()).await?;
+        let opened = open(&self.target, Missing::Say, self.project.as_deref(), true).await?;
         let end = served(opened.door.clone()).await;
         opened.close().await;
         end

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::cli::client::Client;
+use crate::config::from_environment;
 use crate::error::Error;
 use crate::intake::transcript;
 use crate::projects::{self, Defaults};
@@ -37,14 +38,17 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// Connects to the database that `options` name.
+    /// Connects to the database that `options` name, and looks after it with `upkeep`.
     pub(super) async fn database(
         options: &PgConnectOptions,
         project: Option<&str>,
         defaults: Defaults,
+        upkeep: bool,
     ) -> anyhow::Result<Self> {
         let project = Arc::<str>::from(project.unwrap_or("default"));
-        let settings = Settings { connections: CONNECTIONS, defaults, ..Settings::default() };
+        let exports = from_environment()?;
+        let settings =
+            Settings { connections: CONNECTIONS, defaults, upkeep, exports, ..Settings::default() };
         let running = Box::new(Running::start(options, settings));
         let exists = projects::store::exists(&running.app.db, &project).await?;
         ensure!(exists, "there is no project {project}; PUT /v1/projects/{project} creates it");

@@ -94,7 +94,8 @@ impl Watch {
                 if self.learn {
                     defaults.searches.learn = Some(true);
                 }
-                let destination = Destination::database(&local.options, project, defaults).await?;
+                let destination =
+                    Destination::database(&local.options, project, defaults, !self.once).await?;
                 self.follow(destination).await
             }
         }

@@ -23,7 +23,7 @@ use super::queue::{Receiver, Sender, queue};
 use super::request::Wanted;
 use super::store;
 use crate::background::Rounds;
-use crate::db::rows;
+use crate::db::{self, rows};
 use crate::error::{Error, Result};
 use crate::exports::RowKey;
 use crate::exports::export::{Export, PAGE, Rows};
@@ -64,7 +64,7 @@ impl Rounds for Snapshots {
     const NAME: &'static str = "the building of snapshots";
 
     async fn round(&mut self) -> Result<Duration> {
-        store::expire(&self.0.db, Timestamp::now()).await?;
+        store::expire(&self.0.db, db::earlier_now(&self.0.db).await?).await?;
         // Whoever builds a snapshot also builds those that wait for it.
         if let Ok(served) = Arc::clone(&self.0.building).try_lock_owned() {
             let upkeep = upkeep(self.0.clone(), served);
@@ -76,7 +76,7 @@ impl Rounds for Snapshots {
 
 /// Builds snapshots that are due, and deletes expired ones.
 pub async fn build_due(exports: Exports) -> Result<()> {
-    store::expire(&exports.db, Timestamp::now()).await?;
+    store::expire(&exports.db, db::earlier_now(&exports.db).await?).await?;
     work(&exports, Arc::clone(&exports.building).lock_owned().await).await;
     Ok(())
 }

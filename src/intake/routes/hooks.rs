@@ -20,6 +20,7 @@ use crate::help::unasked::Wanted;
 use crate::http::memory::Memory;
 use crate::http::{NDJSON_LIMIT, Query, json};
 use crate::intake::hook::Heard;
+use crate::recurring;
 use crate::state::App;
 use crate::types::Timestamp;
 
@@ -128,6 +129,6 @@ async fn take(
 }
 
 fn note_failure(error: &Error, agent: &Agent) {
-    tracing::warn!(%error, agent = agent.name, "a hook report could not be stored");
+    recurring::warn("a hook report could not be stored", format_args!("{}: {error}", agent.name));
     metrics::counter!("gleaner_hooks_failed_total").increment(1);
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{command, complaint, fed, said};
-use crate::support::eventually;
 use crate::support::server::{Client, Server, folder, run};
+use crate::support::{Service, eventually};
 
 fn logs(count: usize, length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(3);
@@ -82,6 +82,37 @@ async fn a_snapshot_is_made_and_downloaded_by_way_of_a_server_as_on_its_database
     );
     let refused = run(&mut remote("export training-pairs --licence mit"), 2);
     assert!(complaint(&refused).contains("--snapshot"), "{}", complaint(&refused));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_soon_ends_leaves_snapshots_to_the_server() {
+    let service = Service::open().await;
+    let building = service.holding_back_snapshots().await;
+    let waiting = service.post("/v1/snapshots", &json!({"dataset": "training-pairs"})).await.expect(202);
+    let here = folder();
+    let mut import = command(&here, "import -");
+    import.env("DATABASE_URL", service.url());
+    let imported = fed(import, logs(1, 10).as_bytes());
+    assert!(imported.status.success(), "{}", complaint(&imported));
+    let attempts: i32 =
+        sqlx::query_scalar("select attempts from snapshots").fetch_one(service.pool()).await.expect("one");
+    assert_eq!(attempts, 0);
+    drop(building);
+    service.build_snapshots().await;
+    let id = waiting["id"].as_str().expect("an id");
+    assert_eq!(service.get(&format!("/v1/snapshots/{id}")).await.expect(200)["state"], "complete");
+}
+
+#[test]
+fn a_file_that_another_command_writes_is_left_to_it() {
+    let here = folder();
+    fed(command(&here, "import -"), logs(1, 10).as_bytes());
+    let other = fs::File::create(here.path().join("rows.jsonl.part")).expect("a file");
+    other.lock().expect("a lock");
+    let refused = run(&mut command(&here, "export training-pairs -o rows.jsonl"), 1);
+    assert!(complaint(&refused).contains("another command writes it"), "{}", complaint(&refused));
+    drop(other);
+    run(&mut command(&here, "export training-pairs -o rows.jsonl"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
