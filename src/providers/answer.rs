@@ -67,8 +67,9 @@ const LARGE: usize = 256 << 10;
 pub struct Answer {
     /// The text.
     pub text: String,
-    /// The tools that the answer calls, in their order, as `OpenAI` writes them.
-    calls: BTreeMap<u64, Call>,
+    /// The tools that the answer calls, in their order, as `OpenAI` writes them: by the index that the provider gives them, and
+    /// among those to which it gives the same, by their order.
+    calls: BTreeMap<(u64, u64), Call>,
     /// The usage that the provider reported.
     pub usage: Option<Map<String, Value>>,
     /// Why the model stopped.
@@ -109,6 +110,18 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+}
+
+impl Call {
+    /// Returns whether a piece with this id and this name begins another call, although it has the same index. Some providers
+    /// send each call whole and with the same index, and not all of them give it an id.
+    fn is_followed_by(&self, id: &str, name: &str) -> bool {
+        if self.id.is_empty() && id.is_empty() {
+            !name.is_empty() && self.arguments.ends_with('}')
+        } else {
+            !self.id.is_empty() && !id.is_empty() && self.id != id
+        }
+    }
 }
 
 impl Answer {
@@ -333,18 +346,24 @@ impl Answer {
         }
     }
 
+    /// Takes a call of a tool, or a further piece of the newest call with this index.
     fn call(&mut self, index: u64, id: &Value, called: &Value, arguments: &Value) {
-        if !self.calls.contains_key(&index) {
+        let [id, called, arguments] = [id, called, arguments].map(|part| part.as_str().unwrap_or_default());
+        let newest = self.calls.range((index, 0)..=(index, u64::MAX)).next_back();
+        let nth = newest.map_or(0, |(&(_, nth), call)| nth + u64::from(call.is_followed_by(id, called)));
+        if !self.calls.contains_key(&(index, nth)) {
             if self.size + CALL > self.most {
                 self.is_cut = true;
                 return;
             }
             self.size += CALL;
         }
-        let call = self.calls.entry(index).or_default();
+        let call = self.calls.entry((index, nth)).or_default();
+        // Some providers repeat the id and the name with each piece.
+        let id = if call.id == id { "" } else { id };
+        let called = if call.name == called { "" } else { called };
         for (part, added) in [(&mut call.id, id), (&mut call.name, called), (&mut call.arguments, arguments)]
         {
-            let added = added.as_str().unwrap_or_default();
             let fitting = fitting(&mut self.size, self.most, added);
             self.is_cut |= fitting.len() < added.len();
             part.push_str(fitting);

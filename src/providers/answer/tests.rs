@@ -176,3 +176,34 @@ fn a_response_that_failed_or_has_not_ended_is_no_whole_answer() {
         assert_eq!(answer.failure().map(|failure| failure.1.kind), kind, "{status}");
     }
 }
+
+#[test]
+fn calls_that_a_provider_numbers_alike_are_told_apart_by_their_ids_or_else_by_their_names() {
+    let calls = |calls: Value| json!({"choices": [{"delta": {"tool_calls": calls}}]});
+    let told = |id: &str, name: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+    let expected = |ids: [&str; 2]| json!([told(ids[0], "read", r#"{"a":1}"#), told(ids[1], "read", "{}")]);
+    let ids = ["c1", "c2"];
+    let whole = ids.map(|id| {
+        json!({"index": 0, "id": id, "function": {"name": "read", "arguments": if id == "c1" { r#"{"a":1}"# } else { "{}" }}})
+    });
+    let in_pieces = [
+        json!({"index": 0, "id": "c1", "function": {"name": "read", "arguments": r#"{"a""#}}),
+        json!({"index": 0, "function": {"arguments": ":"}}),
+        json!({"index": 0, "id": "c1", "function": {"name": "read", "arguments": "1}"}}),
+        json!({"index": 0, "id": "c2", "function": {"name": "read", "arguments": ""}}),
+        json!({"index": 0, "id": "", "function": {"name": "", "arguments": "{"}}),
+        json!({"index": 0, "id": null, "function": {"arguments": "}"}}),
+    ];
+    let without_ids = [
+        json!({"function": {"name": "read", "arguments": r#"{"a":1}"#}}),
+        json!({"function": {"name": "read", "arguments": "{}"}}),
+    ];
+    for (deltas, ids) in [(&whole[..], ids), (&in_pieces, ids), (&without_ids, ["", ""])] {
+        let chunks: Vec<_> = deltas.iter().map(|delta| calls(json!([delta]))).collect();
+        let (one_by_one, _) = streamed(Api::ChatCompletions, &chunks);
+        let (at_once, _) = streamed(Api::ChatCompletions, &[calls(json!(deltas))]);
+        for answer in [one_by_one, at_once] {
+            assert_eq!(answer.tool_calls(), Some(expected(ids)), "{deltas:?}");
+        }
+    }
+}
