@@ -1,5 +1,6 @@
 //! Parses the answers of providers, whole or streamed, in the format of each API.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -143,7 +144,7 @@ impl Answer {
             Api::ChatCompletions => {
                 let choice = body["choices"].get(0)?;
                 let message = &choice["message"];
-                answer.add(&text(&message["content"]));
+                answer.add(&said(message));
                 for (index, call) in (0..).zip(message["tool_calls"].as_array().into_iter().flatten()) {
                     answer.call(
                         index,
@@ -265,7 +266,7 @@ impl Answer {
         if index > 0 {
             return;
         }
-        self.add(choice["delta"]["content"].as_str().unwrap_or_default());
+        self.add(&said(&choice["delta"]));
         for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
             let index = call["index"].as_u64().unwrap_or_default();
             self.call(index, &call["id"], &call["function"]["name"], &call["function"]["arguments"]);
@@ -281,7 +282,8 @@ impl Answer {
             "content_block_delta" => {
                 let delta = &event["delta"];
                 self.add(delta["text"].as_str().unwrap_or_default());
-                if delta["type"] == "input_json_delta" {
+                // What the provider's own tools are given comes in the same way.
+                if delta["type"] == "input_json_delta" && self.calls.contains_key(&(index, 0)) {
                     self.call(index, &Value::Null, &Value::Null, &delta["partial_json"]);
                 }
             }
@@ -297,7 +299,9 @@ impl Answer {
 
     fn response_event(&mut self, event: &Value) {
         match event["type"].as_str().unwrap_or_default() {
-            "response.output_text.delta" => self.add(event["delta"].as_str().unwrap_or_default()),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.add(event["delta"].as_str().unwrap_or_default());
+            }
             "response.completed" | "response.incomplete" => {
                 let response = &event["response"];
                 let streamed = std::mem::take(&mut self.text);
@@ -321,14 +325,18 @@ impl Answer {
         self.error = Some(beginning(&response["error"].to_string(), ERROR_BODY).to_owned());
     }
 
-    /// Reads the items of a response's output.
+    /// Reads the items of a response's output. An item with the id of a call is one that the client has to answer. The others
+    /// are calls of the provider's own tools.
     fn output(&mut self, response: &Value) {
         for (index, item) in (0..).zip(response["output"].as_array().into_iter().flatten()) {
-            match item["type"].as_str().unwrap_or_default() {
-                "message" => self.add(&text(&item["content"])),
-                "function_call" => self.call(index, &item["call_id"], &item["name"], &item["arguments"]),
-                "custom_tool_call" => self.call(index, &item["call_id"], &item["name"], &item["input"]),
-                _ => {}
+            let kind = item["type"].as_str().unwrap_or_default();
+            if kind == "message" {
+                self.add(&text(&item["content"]));
+            } else if kind.ends_with("_call") && item["call_id"].is_string() {
+                let name = if item["name"].is_string() { &item["name"] } else { &item["type"] };
+                let given = ["arguments", "input", "action", "operation"].map(|member| &item[member]);
+                let given = given.into_iter().find(|given| !given.is_null()).unwrap_or(&Value::Null);
+                self.call(index, &item["call_id"], name, given);
             }
         }
     }
@@ -339,8 +347,8 @@ impl Answer {
             "text" => self.add(block["text"].as_str().unwrap_or_default()),
             "tool_use" => {
                 let whole = block["input"].as_object().is_some_and(|input| !input.is_empty());
-                let arguments = if whole { block["input"].to_string().into() } else { Value::Null };
-                self.call(index, &block["id"], &block["name"], &arguments);
+                let given = if whole { &block["input"] } else { &Value::Null };
+                self.call(index, &block["id"], &block["name"], given);
             }
             _ => {}
         }
@@ -348,7 +356,12 @@ impl Answer {
 
     /// Takes a call of a tool, or a further piece of the newest call with this index.
     fn call(&mut self, index: u64, id: &Value, called: &Value, arguments: &Value) {
-        let [id, called, arguments] = [id, called, arguments].map(|part| part.as_str().unwrap_or_default());
+        let [id, called] = [id, called].map(|part| part.as_str().unwrap_or_default());
+        let arguments = match arguments {
+            Value::String(arguments) => Cow::from(arguments),
+            Value::Null => "".into(),
+            arguments => arguments.to_string().into(),
+        };
         let newest = self.calls.range((index, 0)..=(index, u64::MAX)).next_back();
         let nth = newest.map_or(0, |(&(_, nth), call)| nth + u64::from(call.is_followed_by(id, called)));
         if !self.calls.contains_key(&(index, nth)) {
@@ -362,7 +375,7 @@ impl Answer {
         // Some providers repeat the id and the name with each piece.
         let id = if call.id == id { "" } else { id };
         let called = if call.name == called { "" } else { called };
-        for (part, added) in [(&mut call.id, id), (&mut call.name, called), (&mut call.arguments, arguments)]
+        for (part, added) in [(&mut call.id, id), (&mut call.name, called), (&mut call.arguments, &arguments)]
         {
             let fitting = fitting(&mut self.size, self.most, added);
             self.is_cut |= fitting.len() < added.len();
@@ -410,11 +423,18 @@ pub fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
-            let texts: Vec<_> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
-            texts.join("\n")
+            let texts =
+                parts.iter().filter_map(|part| part["text"].as_str().or_else(|| part["refusal"].as_str()));
+            texts.collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),
     }
+}
+
+/// Returns the text of a chat's message or of a piece of it: its content, or else the model's refusal to answer.
+fn said(message: &Value) -> String {
+    let said = text(&message["content"]);
+    if said.is_empty() { text(&message["refusal"]) } else { said }
 }
 
 /// Returns a reason why a model stopped, or its beginning. Some providers send an empty one until the model stops.

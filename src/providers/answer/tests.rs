@@ -207,3 +207,68 @@ fn calls_that_a_provider_numbers_alike_are_told_apart_by_their_ids_or_else_by_th
         }
     }
 }
+
+#[test]
+fn what_a_server_tool_is_given_is_no_call() {
+    let mut events = Vec::new();
+    for (index, kind) in (0..).zip(["server_tool_use", "mcp_tool_use"]) {
+        let block = json!({"type": kind, "id": "s", "name": "web_search", "input": {}});
+        let delta = json!({"type": "input_json_delta", "partial_json": r#"{"query": "x"}"#});
+        events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
+        events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    }
+    assert_eq!(streamed(Api::Messages, &events).0.tool_calls(), None);
+}
+
+#[test]
+fn a_refusal_is_the_text_of_an_answer() {
+    let part = json!({"type": "refusal", "refusal": "I cannot."});
+    let response = json!({"status": "completed", "output": [{"type": "message", "content": [part.clone()]}]});
+    for (api, whole, events) in [
+        (
+            Api::ChatCompletions,
+            json!({"choices": [{"message": {"content": null, "refusal": "I cannot."}, "finish_reason": "stop"}]}),
+            vec![
+                json!({"choices": [{"delta": {"content": null, "refusal": "I can"}}]}),
+                json!({"choices": [{"delta": {"refusal": "not."}, "finish_reason": "stop"}]}),
+            ],
+        ),
+        (
+            Api::ChatCompletions,
+            json!({"choices": [{"message": {"content": [part]}, "finish_reason": "stop"}]}),
+            vec![json!({"choices": [{"delta": {"content": "I cannot."}, "finish_reason": "stop"}]})],
+        ),
+        (
+            Api::Responses,
+            response.clone(),
+            vec![
+                json!({"type": "response.refusal.delta", "delta": "I can"}),
+                json!({"type": "response.refusal.delta", "delta": "not."}),
+                json!({"type": "response.completed", "response": response}),
+            ],
+        ),
+    ] {
+        let (answer, deltas) = streamed(api, &events);
+        assert_eq!((answer.text.as_str(), deltas.as_str()), ("I cannot.", "I cannot."));
+        assert_eq!(Some(answer), Answer::read(api, whole.to_string().as_bytes()));
+    }
+}
+
+#[test]
+fn each_call_of_a_response_that_the_client_has_to_answer_is_a_call() {
+    let output = json!([
+        {"type": "local_shell_call", "id": "i", "call_id": "c1", "action": {"command": ["ls"]}},
+        {"type": "apply_patch_call", "call_id": "c2", "operation": {"type": "delete_file", "path": "a"}},
+        {"type": "custom_tool_call", "call_id": "c3", "name": "sql", "input": "select 1"},
+        {"type": "web_search_call", "id": "w", "action": {"query": "x"}},
+    ]);
+    let body = json!({"status": "completed", "output": output}).to_string();
+    let answer = Answer::read(Api::Responses, body.as_bytes()).expect("an answer");
+    let call = |id: &str, name: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+    let expected = json!([
+        call("c1", "local_shell_call", r#"{"command":["ls"]}"#),
+        call("c2", "apply_patch_call", r#"{"path":"a","type":"delete_file"}"#),
+        call("c3", "sql", "select 1"),
+    ]);
+    assert_eq!(answer.tool_calls(), Some(expected));
+}
