@@ -74,7 +74,8 @@ impl Described for Conversations {
         summary: "Chats of completed message pairs.",
         notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
             pair comes first. A conversation of more than 16 MiB of JSON is left out. If several calls answered the same \
-            message, as when tools are used, the last one counts, and a message is left out if that one calls a tool or has no text. \
+            message, as when tools are used, the last one counts, and a message is left out if that one calls a tool, has no text, or \
+            did not end by itself, as when it reached a limit. \
             `split` divides the rows by the message that they begin with.",
         shapes: &[Shape::Answer, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
@@ -88,7 +89,7 @@ impl Described for Conversations {
                         partition by conversation, coalesce(turn, id) order by created_at desc, id desc) as later
                     from pairs p where project = $1 and lifecycle_state = 'complete'
                 ) p
-                where later = 1 and tool_calls is null and has_text(user_text) and has_text(assistant_text)
+                where later = 1 and tool_calls is null and not is_partial and has_text(user_text) and has_text(assistant_text)
             ) pairs",
         ),
         skipped: Some("from pairs where project = $1 and lifecycle_state = 'complete' and user_text is null"),
@@ -186,7 +187,8 @@ impl Conversations {
         Self::push_complete(query, common, "p");
         query.push(
             ") p
-            where p.later = 1 and p.tool_calls is null and has_text(p.user_text) and has_text(p.assistant_text)",
+            where p.later = 1 and p.tool_calls is null and not p.is_partial and has_text(p.user_text)
+                and has_text(p.assistant_text)",
         );
         for (column, value) in [("model", &self.model), ("color_flag", &self.color_flag)] {
             if let Some(value) = value {

@@ -175,6 +175,7 @@ pub(in crate::messages) struct EndRow<'a> {
     pub(in crate::messages) usage: Option<&'a FreeForm>,
     pub(in crate::messages) reported: (Option<i64>, Option<i64>),
     pub(in crate::messages) finish_reason: Option<&'a str>,
+    pub(in crate::messages) is_partial: bool,
     pub(in crate::messages) hash: &'a [u8],
 }
 
@@ -200,6 +201,7 @@ columns! {
         "input_tokens": "bigint" = row.reported.0,
         "output_tokens": "bigint" = row.reported.1,
         "finish_reason": "text" = row.finish_reason,
+        "is_partial": "bool" = row.is_partial,
         "outcome_hash": "bytea" = row.hash,
     }
 }
@@ -256,7 +258,7 @@ pub(in crate::messages) async fn end_sends(
             calls as ({attempts}),
             answered as (
                 update pairs p set lifecycle_state = new.state, error = new.error, assistant_text = new.assistant_text,
-                    tool_calls = new.tool_calls, assistant_chars = new.assistant_chars,
+                    tool_calls = new.tool_calls, is_partial = new.is_partial, assistant_chars = new.assistant_chars,
                     assistant_units = new.assistant_units,
                     completed_at = case when new.state = 'complete' then new.completed_at end
                 from new join ended on ended.id = new.id

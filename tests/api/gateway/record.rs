@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{CHAT, MESSAGES, begun, call, chat, sent};
 use crate::support::program::interrupt;
 use crate::support::provider;
-use crate::support::{Service, column, request};
+use crate::support::{Service, column, request, with};
 
 async fn stored(service: &Service, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count")
@@ -387,4 +387,35 @@ async fn what_a_person_says_beside_the_result_of_a_tool_is_a_question_of_its_own
     }
     let left = service.dump().await;
     assert!(!left.contains(second) && !left.contains("a result"));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_is_in_no_conversation() {
+    let (service, _) = provider::service().await;
+    for (session, texts, more) in [
+        ("s", &["one"][..], json!({})),
+        ("s", &["one", "Hello there", "two"], json!({"max_tokens": 1})),
+        ("t", &["one"], json!({"max_tokens": 1})),
+    ] {
+        call(&service, CHAT, &[("gleaner-session", session)], &with(chat("m", texts), &more))
+            .await
+            .expect(200);
+    }
+    assert_eq!(sent(&service).await["finish_reason"], "length");
+    let said = async || {
+        let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+        let listed = service.get("/v1/exports").await.expect(200);
+        let sets = listed["data"].as_array().expect("data sets");
+        let count = sets.iter().find(|set| set["dataset"] == "conversations").expect("the data set");
+        assert_eq!(count["rows"], rows.len());
+        let texts = |row: &Value| column(row["pairs"].as_array().expect("pairs"), "user_text");
+        rows.iter().map(texts).collect::<Vec<_>>()
+    };
+    assert_eq!(said().await, [["one"]]);
+    // What a person writes in its place is whole.
+    for pair in service.all("/v1/pairs").await {
+        let change = json!({"assistant_text": "All of it."});
+        service.patch(&format!("/v1/pairs/{}", id(&pair, "id")), &change).await.expect(200);
+    }
+    assert_eq!(said().await, [&["one", "two"][..], &["one"]]);
 }

@@ -197,7 +197,9 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
             json!({"status": "completed", "output": [{"type": "message", "role": "assistant",
                 "content": [{"type": "output_text", "text": "Hello there"}]}], "usage": {"input_tokens": tokens, "output_tokens": 2}})
         } else {
-            json!({"choices": [{"message": {"role": "assistant", "content": said + "there"}, "finish_reason": "stop"}], "usage": usage})
+            let reason = if body["max_tokens"] == 1 { "length" } else { "stop" };
+            let choice = json!({"message": {"role": "assistant", "content": said + "there"}, "finish_reason": reason});
+            json!({"choices": [choice], "usage": usage})
         })
         .into_response();
     }
