@@ -159,6 +159,11 @@ comment on column sends.given_pairs is 'Pairs that the client sent along instead
 comment on column sends.preflight_count is 'How many pairs were dropped before the first call; part of trimmed_count.';
 comment on column sends.lease_until is 'When a send that is still sending counts as interrupted.';
 
+create function without_text(error json) returns json language sql stable parallel safe
+    return (error::jsonb || jsonb_build_object('message', null, 'label', '[error: ' || (error ->> 'class') || ']'))::json;
+
+comment on function without_text is 'An error of a send without what the provider has written, as failure::forget leaves it.';
+
 create table send_attempts (
     project                text not null,
     send_id                uuid not null,

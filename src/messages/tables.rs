@@ -220,12 +220,23 @@ pub(super) async fn erase_pairs(
     delete_pairs(connection, project, ids).await
 }
 
-/// Deletes pairs with their earlier texts.
+/// Deletes pairs with their earlier texts, and with the texts of the errors that their sends and calls ended with, because a
+/// provider may quote in them what it was sent.
 pub(super) async fn delete_pairs(
     connection: &mut PgConnection,
     project: &str,
     ids: &[Uuid],
 ) -> sqlx::Result<u64> {
+    const ERRORS: &str = "
+        with gone as materialized (
+            select send_id from pairs where project = $1 and id = any($2) and send_id is not null
+        ), calls as (
+            update send_attempts a set error = without_text(a.error) from gone
+            where a.project = $1 and a.send_id = gone.send_id and a.error is not null
+        )
+        update sends s set error = without_text(s.error) from gone
+        where s.project = $1 and s.id = gone.send_id and s.error is not null";
+    sqlx::query(ERRORS).bind(project).bind(ids).execute(&mut *connection).await?;
     let sql = "delete from pairs where project = $1 and id = any($2) returning id";
     let erased: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;

@@ -419,3 +419,23 @@ async fn an_answer_that_was_cut_off_is_in_no_conversation() {
     }
     assert_eq!(said().await, [&["one", "two"][..], &["one"]]);
 }
+
+#[tokio::test]
+async fn an_error_that_quotes_a_message_is_erased_with_it_but_for_its_kind() {
+    let (service, _) = provider::service().await;
+    call(&service, CHAT, &[], &chat("quoting", &["needle"])).await.expect(400);
+    let first = sent(&service).await;
+    let again = json!({"mode": "execute", "reask_of": first["pair_id"]});
+    let again = service.post("/v1/sends", &again).await.expect(201);
+    for send in [&first, &again] {
+        assert!(send["error"]["message"].as_str().expect("a text").contains("needle"), "{send}");
+    }
+    service.delete(&format!("/v1/pairs/{}", id(&again, "pair_id"))).await.gone();
+    assert!(!service.dump().await.contains("needle"));
+    let error =
+        json!({"class": "unknown", "kind": "invalid_request", "message": null, "label": "[error: unknown]"});
+    for send in [first, again] {
+        let send = service.get(&format!("/v1/sends/{}", id(&send, "id"))).await.expect(200);
+        assert_eq!([&send["error"], &send["attempts"][0]["error"]], [&error; 2]);
+    }
+}

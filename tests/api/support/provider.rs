@@ -82,7 +82,7 @@ pub(crate) async fn file() -> (String, Arc<Asked>) {
     tokio::spawn(async move { axum::serve(listener, router).await });
     let names = [
         "m", "my-model", "slow", "limited", "refused", "cut", "broken", "moved", "tools", "failing", "flood",
-        "telling", "long",
+        "telling", "quoting", "long",
     ];
     let models: Vec<_> = names
         .iter()
@@ -162,6 +162,10 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
         "telling" => {
             let sent = sent.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
             return error(401, json!({"error": {"message": format!("Incorrect API key provided: {sent}")}}));
+        }
+        "quoting" => {
+            let message = format!("Invalid message: {}", messages[messages.len() - 1]["content"]);
+            return error(400, json!({"error": {"message": message}}));
         }
         "broken" => return (StatusCode::OK, "no JSON").into_response(),
         "moved" if body["messages"][0]["content"] == "another protocol" => {
