@@ -189,10 +189,7 @@ impl Passage {
         if !status.is_success() {
             return Err(failure::reported(status.as_u16(), bytes, failure::wait(headers)).into());
         }
-        match Answer::whole(&self.tenant.name, self.api, bytes.clone()).await {
-            Some(answer) => answer.failure().map_or(Ok(answer), |failure| Err(failure.into())),
-            None => Err(failure::said(&String::from_utf8_lossy(bytes)).into()),
-        }
+        Ok(Answer::whole(&self.tenant.name, self.api, bytes.clone()).await?)
     }
 
     /// Forwards an answer as it arrives. Its end is held until the record is committed. If the provider's stream is

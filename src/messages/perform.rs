@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::failure::{self, Failure, MOST_READ, no_memory, own, said, unreachable, wait, with_meaning};
+use super::failure::{self, Failure, MOST_READ, no_memory, own, unreachable, wait, with_meaning};
 use super::in_flight::Flight;
 use super::payload::{Message, Texts, messages};
 use super::prediction::Predicted;
@@ -346,11 +346,7 @@ async fn read(
         Ok(bytes) => Bytes::from(bytes),
         Err(failure) => return Some(Err(failure)),
     };
-    let answer = Answer::whole(room.project, api, bytes.clone()).await;
-    Some(match answer {
-        Some(answer) => answer.failure().map_or(Ok(answer), Err),
-        None => Err(said(&String::from_utf8_lossy(&bytes))),
-    })
+    Some(Answer::whole(room.project, api, bytes).await)
 }
 
 /// Reads a whole answer. What is longer than any answer is cut, and no answer then.

@@ -1,10 +1,13 @@
 //! Parses the answers of providers, whole or streamed, in the format of each API.
 
+mod few;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use serde::de::DeserializeSeed as _;
 use serde_json::{Map, Value, json};
 
 use super::Kind;
@@ -12,6 +15,7 @@ use crate::http::clean::{MOST_VALUES, clean_json, values};
 use crate::messages::failure::{self, ERROR_BODY, Failure};
 use crate::privacy::cut::beginning;
 use crate::sharing::apart;
+use few::Few;
 
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,19 +130,24 @@ impl Call {
 }
 
 impl Answer {
-    /// Reads the whole answer to a request of a project, as [`Answer::read`] does.
-    pub async fn whole(project: &Arc<str>, api: Api, body: Bytes) -> Option<Self> {
-        if body.len() < LARGE {
-            Self::read(api, &body)
-        } else {
-            apart(project, move || Self::read(api, &body)).await
+    /// Reads the whole answer to a request of a project, or why there is none to record.
+    pub async fn whole(project: &Arc<str>, api: Api, body: Bytes) -> Result<Self, Failure> {
+        let read = {
+            let body = body.clone();
+            move || Self::read(api, &body).ok_or_else(|| values(&body) > MOST_VALUES)
+        };
+        let read = if body.len() < LARGE { read() } else { apart(project, read).await };
+        match read {
+            Ok(answer) => answer.failure().map_or(Ok(answer), Err),
+            Err(true) => Err(failure::no_memory()),
+            Err(false) => Err(failure::said(&String::from_utf8_lossy(&body))),
         }
     }
 
     /// Reads a whole answer. Returns none if the body is no answer of this API.
     #[must_use]
     pub fn read(api: Api, body: &[u8]) -> Option<Self> {
-        let body = parse(body)?;
+        let body = parse(api, body)?;
         let mut answer = Self { is_whole: true, ..Self::default() };
         match api {
             Api::ChatCompletions => {
@@ -209,7 +218,7 @@ impl Answer {
             self.is_whole = true;
             return None;
         }
-        let event = parse(data.as_bytes())?;
+        let event = parse(api, data.as_bytes())?;
         if event["error"].is_object() || event["type"] == "error" {
             self.error = Some(beginning(data, ERROR_BODY).to_owned());
             return None;
@@ -408,13 +417,15 @@ fn is_usage(name: &str, value: &Value) -> bool {
 }
 
 /// Parses JSON of a provider, unless it has more values than any answer. Characters that Postgres cannot store are replaced.
-fn parse(json: &[u8]) -> Option<Value> {
-    if values(json) > MOST_VALUES {
-        return None;
-    }
+fn parse(api: Api, json: &[u8]) -> Option<Value> {
     let mut clean = json.to_vec();
     clean_json(&mut clean).ok()?;
-    serde_json::from_slice(&clean).ok()
+    let mut left = MOST_VALUES;
+    // Twenty probabilities for each token are many times more than all else, and nobody reads them here.
+    let without = (api.kind() == Kind::Openai).then_some("logprobs");
+    let mut parser = serde_json::Deserializer::from_slice(&clean);
+    let value = Few { left: &mut left, without }.deserialize(&mut parser).ok()?;
+    parser.end().ok().map(|()| value)
 }
 
 /// Returns the text of a message's content, which is a text or an array of parts.

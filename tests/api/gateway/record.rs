@@ -439,3 +439,20 @@ async fn an_error_that_quotes_a_message_is_erased_with_it_but_for_its_kind() {
         assert_eq!([&send["error"], &send["attempts"][0]["error"]], [&error; 2]);
     }
 }
+
+#[tokio::test]
+async fn the_probabilities_of_an_answers_tokens_take_no_room_and_what_else_is_too_much_is_told_as_such() {
+    let (service, _) = provider::service().await;
+    let asked = |member: &str| with(chat("m", &["one"]), &json!({"adds": member}));
+    call(&service, CHAT, &[], &asked("logprobs")).await.expect(200);
+    let send = sent(&service).await;
+    assert_eq!(
+        (&send["state"], &send["pair"]["assistant_text"], &send["finish_reason"]),
+        (&json!("complete"), &json!("Hello there"), &json!("stop"))
+    );
+    call(&service, CHAT, &[], &asked("other")).await.expect(200);
+    let send = sent(&service).await;
+    let expected = json!({"class": "unknown", "kind": "overloaded", "message": "Gleaner has no memory left for the answer.",
+        "label": "[error: unknown] Gleaner has no memory left for the answer."});
+    assert_eq!(send["error"], expected);
+}

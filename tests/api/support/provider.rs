@@ -202,7 +202,11 @@ async fn answer(asked: &Arc<Asked>, headers: HeaderMap, body: &[u8], is_anthropi
                 "content": [{"type": "output_text", "text": "Hello there"}]}], "usage": {"input_tokens": tokens, "output_tokens": 2}})
         } else {
             let reason = if body["max_tokens"] == 1 { "length" } else { "stop" };
-            let choice = json!({"message": {"role": "assistant", "content": said + "there"}, "finish_reason": reason});
+            let mut choice = json!({"message": {"role": "assistant", "content": said + "there"}, "finish_reason": reason});
+            if let Some(member) = body["adds"].as_str() {
+                // As many values as there are with the probabilities of each token.
+                choice[member] = json!(vec![0; 300_000]);
+            }
             json!({"choices": [choice], "usage": usage})
         })
         .into_response();

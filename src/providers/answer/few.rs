@@ -1,0 +1,101 @@
+//! Parses JSON into a value that is not too large.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// Makes a value of JSON, unless it has more values than are `left`.
+pub(super) struct Few<'a> {
+    pub(super) left: &'a mut usize,
+    /// The name of the members of objects that are left out, and not counted.
+    pub(super) without: Option<&'static str>,
+}
+
+impl Few<'_> {
+    /// Makes one of the values in this one.
+    fn next(&mut self) -> Few<'_> {
+        Few { left: self.left, without: self.without }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Few<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        *self.left = self.left.checked_sub(1).ok_or_else(|| D::Error::custom("too many values"))?;
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Few<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let mut read = Vec::new();
+        while let Some(item) = items.next_element_seed(self.next())? {
+            read.push(item);
+        }
+        Ok(read.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
+        let mut read = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if Some(name.as_str()) == self.without {
+                members.next_value::<IgnoredAny>()?;
+            } else {
+                read.insert(name, members.next_value_seed(self.next())?);
+            }
+        }
+        Ok(read.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(json: &str, mut left: usize) -> Option<Value> {
+        let mut parser = serde_json::Deserializer::from_str(json);
+        Few { left: &mut left, without: Some("x") }.deserialize(&mut parser).ok()
+    }
+
+    #[test]
+    fn a_value_is_as_it_was_written_but_for_the_members_that_are_left_out_unless_it_has_too_many() {
+        let text = r#"{"a": [null, true, -1, 18446744073709551615, 1.5, "\u00e9"], "x": [1, {"x": 2}], "b": {"x": 3}}"#;
+        let expected = json!({"a": [null, true, -1, u64::MAX, 1.5, "é"], "b": {}});
+        assert_eq!(read(text, 9), Some(expected));
+        assert_eq!(read(text, 8), None);
+    }
+}
