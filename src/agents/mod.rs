@@ -41,6 +41,7 @@ pub use agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat
 pub use entry::{Activity, Entry, Passage, PassageSource};
 pub use json::NotAnObject;
 pub use known::{Known, LineKind, Unknown};
+pub use prompt::is_said;
 pub use search_output::{SearchHit, SearchOutput};
 pub use tool::ToolPatterns;
 

@@ -10,6 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::agents::is_said;
 use crate::error::{Error, Result};
 use crate::http::clean::clean_json;
 use crate::messages::passed::{Passed, SentMessage};
@@ -128,7 +129,7 @@ impl Asked {
     fn push(&mut self, message: Value, raw: Box<RawValue>, session: Option<&str>, at: Option<Range<usize>>) {
         let length = Length::of(&lines(&message).join("\n"));
         let begins = is_human(&message);
-        let said = if begins { Some(human_text(&message["content"])) } else { said_beside_result(&message) };
+        let said = if begins { Some(own_text(&message["content"])) } else { said_beside_result(&message) };
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
         let mut sent = SentMessage::new(session, self.passed.messages.last(), message, raw);
         if let Some(said) = said {
@@ -207,13 +208,11 @@ impl Asked {
     }
 }
 
-/// Beginnings of texts that an agent adds to what a person says.
-const ADDED: [&str; 3] = ["<system-reminder>", "<environment_details>", "[Request interrupted by user"];
-
 /// Returns whether a message is from a human. The result of a tool also has the role `user`, but belongs to the tool
-/// call before it.
+/// call before it, and so has what only an agent has written.
 fn is_human(message: &Value) -> bool {
-    is_of_user(message) && !has_result(&message["content"])
+    let content = &message["content"];
+    is_of_user(message) && !has_result(content) && !is_added(content)
 }
 
 fn is_of_user(message: &Value) -> bool {
@@ -224,27 +223,28 @@ fn has_result(content: &Value) -> bool {
     content.as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"))
 }
 
+/// Returns whether all of a content is texts of an agent. A picture is a person's.
+fn is_added(content: &Value) -> bool {
+    let is_added = |text: &Value| text.as_str().is_some_and(|text| !is_said(text));
+    match content {
+        Value::Array(blocks) => blocks.iter().all(|block| is_added(&block["text"])),
+        content => is_added(content),
+    }
+}
+
 /// Returns what a person says in a message with the result of a tool, as after an interruption of the tool.
 fn said_beside_result(message: &Value) -> Option<String> {
     let content = &message["content"];
-    if is_of_user(message) && has_result(content) { own_text(content.as_array()?) } else { None }
+    Some(own_text(content)).filter(|said| is_of_user(message) && has_result(content) && !said.is_empty())
 }
 
-/// Returns the text of a human message, without the blocks that an agent has added to it.
-fn human_text(content: &Value) -> String {
-    let Some(blocks) = content.as_array() else { return text(content) };
-    let all = || blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n");
-    own_text(blocks).unwrap_or_else(all)
-}
-
-/// Returns the text of those blocks that are a person's own, if there is one.
-fn own_text(blocks: &[Value]) -> Option<String> {
-    let is_own = |text: &&str| {
-        let text = text.trim_start();
-        !text.is_empty() && !ADDED.iter().any(|added| text.starts_with(added))
+/// Returns the texts of a content that are a person's own, without those that an agent has added.
+fn own_text(content: &Value) -> String {
+    let texts: Vec<_> = match content {
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
+        content => content.as_str().into_iter().collect(),
     };
-    let own: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).filter(is_own).collect();
-    (!own.is_empty()).then(|| own.join("\n"))
+    texts.into_iter().filter(|text| is_said(text)).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the texts of a message, of which its size is estimated. A call of a tool is a line of its own, as
@@ -366,6 +366,35 @@ mod tests {
         assert_eq!(asked.passed.messages.len(), 4);
         let (asked, _) = read(Api::Responses, &json!({"model": "m", "input": "hello"}));
         assert_eq!((asked.user_text.as_str(), asked.passed.messages.len()), ("hello", 1));
+    }
+
+    #[test]
+    fn what_only_an_agent_has_written_is_no_message_of_a_person() {
+        let user = |content: Value| json!({"role": "user", "content": content});
+        let block = |text: &str| json!({"type": "text", "text": text});
+        let skill = "Base directory for this skill: /skills/x\n\nDo it so.";
+        for added in [
+            json!("<system-reminder>be nice</system-reminder>"),
+            json!("Another language model started to solve this problem and produced a summary"),
+            json!("This session is being continued from a previous conversation"),
+            json!([block(" <local-command-stdout>ok</local-command-stdout>"), block(skill), block(" ")]),
+        ] {
+            let messages =
+                [user(json!("Fix it.")), json!({"role": "assistant", "content": "ok"}), user(added.clone())];
+            let (asked, _) = read(Api::ChatCompletions, &json!({"model": "m", "messages": messages}));
+            let first = asked.passed.messages[0].id;
+            assert_eq!((asked.user_text.as_str(), asked.passed.turn), ("Fix it.", Some(first)), "{added}");
+            assert_eq!(
+                (asked.passed.turns.len(), asked.passed.messages[2].turn),
+                (0, Some(first)),
+                "{added}"
+            );
+            let (asked, _) = read(Api::ChatCompletions, &json!({"model": "m", "messages": [user(added)]}));
+            assert_eq!((asked.user_text.as_str(), asked.passed.turn, asked.passed.said), ("", None, None));
+        }
+        let picture = json!([{"type": "image"}, block("<system-reminder>be nice</system-reminder>")]);
+        let (asked, _) = read(Api::Messages, &json!({"model": "m", "messages": [user(picture)]}));
+        assert_eq!((asked.user_text.as_str(), asked.passed.turn), ("", Some(asked.passed.messages[0].id)));
     }
 
     #[test]
