@@ -150,7 +150,7 @@ create index sends_lease on sends (lease_until) where state = 'sending';
 
 comment on table sends is 'One send: what was predicted to fit, and what became of it. Its calls are rows of send_attempts, its pair is a row of pairs.';
 comment on column sends.max_context is 'The model''s limit as it was at the prediction. Null: not known, as the gateway asks for none.';
-comment on column sends.ratio is 'Tokens of a unit of text by which sizes were estimated. Null where chars_per_token was given.';
+comment on column sends.ratio is 'Tokens of a unit of text by which sizes were estimated. Null where chars_per_token was given, or where the provider counts more than the text, such as pictures.';
 comment on column sends.visible_ids is 'The stored pairs that the user saw, oldest first.';
 comment on column sends.selected_ids is 'The pairs that were predicted to fit, oldest first; the other arrays tell of the same ones.';
 comment on column sends.selected_revisions is 'Which text of each pair was sent.';

@@ -53,6 +53,21 @@ struct Body<'a> {
     #[serde(borrow)]
     tools: Option<&'a RawValue>,
     metadata: Option<Value>,
+    previous_response_id: Option<Value>,
+    conversation: Option<Value>,
+    prompt: Option<Value>,
+}
+
+impl Body<'_> {
+    /// Returns a name of what the provider remembers of the conversation and puts before the messages, or an empty text. A
+    /// conversation grows under the same name, so that each request has a name of its own.
+    fn remembered(&self) -> String {
+        match (&self.previous_response_id, &self.conversation) {
+            (Some(response), _) => response.to_string(),
+            (None, Some(_)) => Uuid::now_v7().to_string(),
+            (None, None) => String::new(),
+        }
+    }
 }
 
 /// The maximum number of characters of the name of a model, as in other requests.
@@ -82,12 +97,16 @@ impl Asked {
         let read: Body<'_> = serde_json::from_str(body).map_err(not_json)?;
         let model = read.model.ok_or_else(|| Error::invalid("/model", "must be given"))?;
         let list = if api == Api::Responses { read.input } else { read.messages };
+        let remembered = read.remembered();
         let own = read.metadata.as_ref().and_then(|metadata| session_of(&metadata["user_id"]));
         let mut asked = Self {
             model: name_of(model)?,
             user_text: String::new(),
             system: read.system.or(read.instructions).map(|system| text(&system)),
-            passed: Passed::default(),
+            passed: Passed {
+                has_more: !remembered.is_empty() || read.prompt.is_some_and(|prompt| prompt.is_object()),
+                ..Passed::default()
+            },
             model_at: place(body, model.get()),
             list_at: list.map_or(0..0, |list| place(body, list.get())),
             messages_at: Vec::new(),
@@ -104,13 +123,13 @@ impl Asked {
             let said: Value = serde_json::from_str(list.get()).map_err(not_json)?;
             let message = json!({"role": "user", "content": said});
             let raw = to_raw_value(&message).map_err(not_json)?;
-            asked.push(message, raw, session.as_deref(), None);
+            asked.push(message, raw, session.as_deref(), &remembered, None);
         } else {
             let items: Vec<&RawValue> = serde_json::from_str(list.get()).map_err(not_json)?;
             for raw in items {
                 let message: Value = serde_json::from_str(raw.get()).map_err(not_json)?;
                 let at = Some(place(body, raw.get()));
-                asked.push(message, raw.to_owned(), session.as_deref(), at);
+                asked.push(message, raw.to_owned(), session.as_deref(), &remembered, at);
             }
         }
         // The last turn is the new message; the others can be dropped.
@@ -126,12 +145,20 @@ impl Asked {
         Ok(asked)
     }
 
-    fn push(&mut self, message: Value, raw: Box<RawValue>, session: Option<&str>, at: Option<Range<usize>>) {
+    fn push(
+        &mut self,
+        message: Value,
+        raw: Box<RawValue>,
+        session: Option<&str>,
+        remembered: &str,
+        at: Option<Range<usize>>,
+    ) {
+        self.passed.has_more |= has_media(&message);
         let length = Length::of(&lines(&message).join("\n"));
         let begins = is_human(&message);
         let said = if begins { Some(own_text(&message["content"])) } else { said_beside_result(&message) };
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
-        let mut sent = SentMessage::new(session, self.passed.messages.last(), message, raw);
+        let mut sent = SentMessage::new(session, self.passed.messages.last(), remembered, message, raw);
         if let Some(said) = said {
             self.user_text = said;
             sent.turn = Some(sent.id);
@@ -279,6 +306,30 @@ fn lines(message: &Value) -> Vec<String> {
     found
 }
 
+/// The types of the parts of messages that are no text.
+const MEDIA: [&str; 8] = [
+    "computer_screenshot",
+    "document",
+    "file",
+    "image",
+    "image_url",
+    "input_audio",
+    "input_file",
+    "input_image",
+];
+
+/// Returns whether a message has a part that is no text, also in the result of a tool.
+fn has_media(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_media),
+        Value::Object(_) => {
+            value["type"].as_str().is_some_and(|kind| MEDIA.contains(&kind))
+                || ["content", "output"].iter().any(|member| has_media(&value[member]))
+        }
+        _ => false,
+    }
+}
+
 /// Returns the session in the `user_id` of Claude Code: the JSON of an object, or a text that ends with it.
 fn session_of(user_id: &Value) -> Option<String> {
     let user_id = user_id.as_str()?;
@@ -395,6 +446,45 @@ mod tests {
         let picture = json!([{"type": "image"}, block("<system-reminder>be nice</system-reminder>")]);
         let (asked, _) = read(Api::Messages, &json!({"model": "m", "messages": [user(picture)]}));
         assert_eq!((asked.user_text.as_str(), asked.passed.turn), ("", Some(asked.passed.messages[0].id)));
+    }
+
+    #[test]
+    fn a_request_has_more_than_its_text_where_the_provider_remembers_something_or_is_sent_a_picture() {
+        let result = json!({"type": "tool_result", "content": [{"type": "image"}]});
+        let said = |content: Value| json!([{"role": "user", "content": content}]);
+        let shown = json!([{"type": "computer_call_output", "output": {"type": "computer_screenshot"}}]);
+        for (member, value, has_more) in [
+            ("input", said(json!("one")), false),
+            ("input", said(json!([{"type": "input_text", "text": "one"}])), false),
+            ("input", said(json!([{"type": "input_image"}])), true),
+            ("input", shown, true),
+            ("input", said(json!([result])), true),
+            ("previous_response_id", Value::Null, false),
+            ("previous_response_id", json!("r"), true),
+            ("conversation", json!({"id": "c"}), true),
+            ("prompt", json!({"id": "p"}), true),
+        ] {
+            let mut body = json!({"model": "m", "input": "one"});
+            body[member] = value;
+            assert_eq!(read(Api::Responses, &body).0.passed.has_more, has_more, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_same_said_after_something_else_is_another_message_and_said_again_after_the_same_it_is_not() {
+        let turn = |more: Value| {
+            let mut body = json!({"model": "m", "input": "continue"});
+            body.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+            let passed = read(Api::Responses, &body).0.passed;
+            (passed.turn, passed.said)
+        };
+        let after = |response: &str| turn(json!({"previous_response_id": response}));
+        let (first, again, other, none) = (after("r1"), after("r1"), after("r2"), turn(json!({})));
+        assert_eq!(first, again);
+        assert!(first.0 != other.0 && first.0 != none.0 && first.1 == other.1 && first.1 == none.1);
+        // A conversation has the same name when the next message is said in it.
+        let [one, two] = [(); 2].map(|()| turn(json!({"conversation": "c"})));
+        assert!(one.0 != two.0 && one.1 == two.1);
     }
 
     #[test]

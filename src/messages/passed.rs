@@ -27,6 +27,8 @@ pub struct Passed {
     pub user: Length,
     /// The length of what every request of the conversation carries: the system message and the tools.
     pub overhead: Length,
+    /// Whether the provider is given more than these lengths tell: what it remembers, pictures or sound.
+    pub has_more: bool,
     /// The id of the generation log in which the answer is an attempt.
     pub generation_id: Option<Uuid>,
     /// Where the writer puts what it began.
@@ -49,13 +51,20 @@ pub struct SentMessage {
 }
 
 impl SentMessage {
-    /// Makes the message that follows `parent` in a session.
+    /// Makes the message that follows `parent` in a session, or what the provider remembers under the name `remembered`, if
+    /// that is not empty.
     #[must_use]
-    pub fn new(session: Option<&str>, parent: Option<&Self>, value: Value, message: Box<RawValue>) -> Self {
+    pub fn new(
+        session: Option<&str>,
+        parent: Option<&Self>,
+        remembered: &str,
+        value: Value,
+        message: Box<RawValue>,
+    ) -> Self {
         let before = parent.map(|parent| parent.id);
         let text = same_when_sent_again(value).to_string();
         let session = session.unwrap_or_default().as_bytes();
-        let after = before.as_ref().map_or(&[][..], |id| id.as_bytes());
+        let after = before.as_ref().map_or(remembered.as_bytes(), |id| id.as_bytes());
         Self {
             id: derived_id(&[session, after, text.as_bytes()]),
             parent: before,
@@ -120,7 +129,7 @@ mod tests {
 
     fn id(message: &Value) -> Uuid {
         let raw = serde_json::value::to_raw_value(message).expect("JSON");
-        SentMessage::new(Some("s"), None, message.clone(), raw).id
+        SentMessage::new(Some("s"), None, "", message.clone(), raw).id
     }
 
     #[test]

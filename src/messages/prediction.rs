@@ -54,6 +54,8 @@ pub struct Predicted {
     pub aut: i64,
     /// How lengths became tokens.
     pub scale: Scale,
+    /// Whether the provider counts more than these lengths, so that its usage says nothing of the scale.
+    pub has_more: bool,
     /// The number of characters per token in these texts.
     pub chars_per_token: Option<f64>,
     /// The quotas of the model, before the send.
@@ -67,12 +69,12 @@ impl Predicted {
         self.pairs.len() - self.prediction.count
     }
 
-    /// The number of tokens per unit, if sizes were estimated by units.
+    /// The number of tokens per unit, if sizes were estimated by units and the usage can tell how well.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         match self.scale {
-            Scale::Ratio(ratio) => Some(ratio),
-            Scale::CharsPerToken(_) => None,
+            Scale::Ratio(ratio) if !self.has_more => Some(ratio),
+            _ => None,
         }
     }
 
@@ -172,6 +174,7 @@ fn fit(asked: Asked<'_>, model: Option<String>, known: Known, max_context: i64) 
         max_trims: settings.max_trim_attempts,
         aut,
         scale,
+        has_more: false,
         chars_per_token,
         quota: Quota::new(),
     })
@@ -196,6 +199,7 @@ pub(super) fn passed(start: &StartSend, passed: &Passed, learned: Learned, setti
         max_trims: settings.max_trim_attempts,
         aut,
         scale,
+        has_more: passed.has_more,
         quota: Quota::new(),
         pairs,
         sizes,

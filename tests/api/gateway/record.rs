@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{CHAT, MESSAGES, begun, call, chat, sent};
+use super::{CHAT, MESSAGES, RESPONSES, begun, call, chat, sent};
 use crate::support::program::interrupt;
 use crate::support::provider;
 use crate::support::{Service, column, request, with};
@@ -455,4 +455,31 @@ async fn the_probabilities_of_an_answers_tokens_take_no_room_and_what_else_is_to
     let expected = json!({"class": "unknown", "kind": "overloaded", "message": "Gleaner has no memory left for the answer.",
         "label": "[error: unknown] Gleaner has no memory left for the answer."});
     assert_eq!(send["error"], expected);
+}
+
+#[tokio::test]
+async fn usage_of_more_than_the_text_that_was_sent_teaches_nothing() {
+    let (service, _) = provider::service().await;
+    let words = "some words that are said in a chat ".repeat(20);
+    let body =
+        json!({"model": "m", "previous_response_id": "r", "input": [{"role": "user", "content": words}]});
+    let mut sizes = Vec::new();
+    for _ in 0..2 {
+        call(&service, RESPONSES, &[], &body).await.expect(200);
+        sizes.push(sent(&service).await["aut"].clone());
+    }
+    assert_eq!(sizes[0], sizes[1]);
+}
+
+#[tokio::test]
+async fn the_same_said_after_different_responses_is_said_twice() {
+    let (service, _) = provider::service().await;
+    for before in [json!({}), json!({"previous_response_id": "r1"}), json!({"previous_response_id": "r2"})] {
+        let body = with(json!({"model": "m", "input": [{"role": "user", "content": "continue"}]}), &before);
+        call(&service, RESPONSES, &[("gleaner-session", "s")], &body).await.expect(200);
+    }
+    let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+    let said: Vec<_> =
+        rows.iter().map(|row| column(row["pairs"].as_array().expect("pairs"), "user_text")).collect();
+    assert_eq!(said, [["continue"; 3]]);
 }
