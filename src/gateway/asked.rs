@@ -28,6 +28,8 @@ pub(super) struct Asked {
     pub(super) user_text: String,
     /// The system message, if it is not part of the list of messages.
     pub(super) system: Option<String>,
+    /// The number of answers that are asked for.
+    pub(super) choices: u64,
     /// The conversation.
     pub(super) passed: Passed,
     model_at: Range<usize>,
@@ -56,6 +58,7 @@ struct Body<'a> {
     previous_response_id: Option<Value>,
     conversation: Option<Value>,
     prompt: Option<Value>,
+    n: Option<Value>,
 }
 
 impl Body<'_> {
@@ -102,6 +105,7 @@ impl Asked {
         let mut asked = Self {
             model: name_of(model)?,
             user_text: String::new(),
+            choices: read.n.and_then(|n| n.as_u64()).unwrap_or(1),
             system: read.system.or(read.instructions).map(|system| text(&system)),
             passed: Passed {
                 has_more: !remembered.is_empty() || read.prompt.is_some_and(|prompt| prompt.is_object()),

@@ -204,7 +204,9 @@ impl Passage {
         let Passed { mut response, begun, client, flight } = passed;
         let (status, headers) = (response.status(), response.headers().clone());
         let unread = unread(status, &headers, &begun);
-        let (mut passing, body) = Passing::new(self.api, unread, self.memory.clone(), self.body.len());
+        let answer = Answer::of(self.asked.choices);
+        let (mut passing, body) =
+            Passing::new(self.api, answer, unread, self.memory.clone(), self.body.len());
         let _ = client.send(Ok(reply(status, &headers, record.is_recorded(), body)));
         let outcome = tokio::select! {
             biased;

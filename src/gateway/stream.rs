@@ -51,10 +51,17 @@ pub(super) struct Passing {
 
 impl Passing {
     /// Makes a stream, and the body through which the client receives it. `unread` says why nothing of the answer is read, if
-    /// it is not. The request has a body of `own` bytes, and holds memory for what is kept of the answer, too.
-    pub(super) fn new(api: Api, unread: Option<Failure>, memory: Memory, own: usize) -> (Self, Body) {
+    /// it is not, and `answer` is its beginning. The request has a body of `own` bytes, and holds memory for what is kept of the
+    /// answer, too.
+    pub(super) fn new(
+        api: Api,
+        answer: Answer,
+        unread: Option<Failure>,
+        memory: Memory,
+        own: usize,
+    ) -> (Self, Body) {
         let (client, pieces) = mpsc::channel(WAITING);
-        let (events, answer, pace) = (Events::default(), Answer::default(), Pace::default());
+        let (events, pace) = (Events::default(), Pace::default());
         (Self { api, unread, events, answer, held: Vec::new(), client, pace, memory, own }, body(pieces))
     }
 
@@ -218,7 +225,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_of_an_answer_is_given_up_after_a_minute() {
-        let (mut passing, mut body) = Passing::new(Api::Messages, None, Memory::unbounded(), 0);
+        let (mut passing, mut body) =
+            Passing::new(Api::Messages, Answer::default(), None, Memory::unbounded(), 0);
         let begun = Instant::now();
         let mut taken = 0;
         while passing.take("data: {}\n\n".into()).await.is_ok() {
@@ -236,7 +244,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_ends_five_seconds_after_its_end_although_the_provider_keeps_the_stream_open() {
-        let (mut passing, _body) = Passing::new(Api::Messages, None, Memory::unbounded(), 0);
+        let (mut passing, _body) =
+            Passing::new(Api::Messages, Answer::default(), None, Memory::unbounded(), 0);
         let begun = Instant::now();
         let mut response = kept_open("data: {\"type\": \"message_stop\"}\n\n");
         let passed = passing.pass(&mut response, Vec::new());

@@ -87,6 +87,8 @@ pub struct Answer {
     pub error: Option<String>,
     /// Whether each of the answers that the client has asked for has come to its end, in a stream of chunks.
     choices: BTreeMap<u64, bool>,
+    /// How many of them there are to be.
+    asked: usize,
     /// The number of bytes of the text and the tool calls.
     size: usize,
     /// The maximum of `size`. The answer keeps no more text and no more tool calls then.
@@ -104,6 +106,7 @@ impl Default for Answer {
             is_cut: false,
             error: None,
             choices: BTreeMap::new(),
+            asked: 1,
             size: 0,
             most: MOST_TEXT,
         }
@@ -130,6 +133,13 @@ impl Call {
 }
 
 impl Answer {
+    /// Begins a stream with so many answers, as the client has asked for.
+    #[must_use]
+    pub fn of(asked: u64) -> Self {
+        let asked = usize::try_from(asked.clamp(1, MOST_CHOICES)).unwrap_or(1);
+        Self { asked, ..Self::default() }
+    }
+
     /// Reads the whole answer to a request of a project, or why there is none to record.
     pub async fn whole(project: &Arc<str>, api: Api, body: Bytes) -> Result<Self, Failure> {
         let read = {
@@ -266,12 +276,12 @@ impl Answer {
     }
 
     /// Takes what a chunk adds to one of the answers that a client has asked for. The first one is recorded. The stream has
-    /// come to its end when all of them have.
+    /// come to its end when all of them have, also those that have not begun yet.
     fn choice(&mut self, choice: &Value) {
         let index = choice["index"].as_u64().unwrap_or_default().min(MOST_CHOICES);
         let reason = reason(&choice["finish_reason"]);
         *self.choices.entry(index).or_default() |= reason.is_some();
-        self.is_whole = self.choices.values().all(|has_ended| *has_ended);
+        self.is_whole = self.choices.len() >= self.asked && self.choices.values().all(|has_ended| *has_ended);
         if index > 0 {
             return;
         }

@@ -87,7 +87,13 @@ fn the_end_of_a_response_adds_no_text_to_what_was_streamed() {
 #[test]
 fn of_several_answers_the_first_is_recorded_and_the_last_is_the_end() {
     let chunk = |index: u64, text: &str, reason: Option<&str>| json!({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": reason}]});
-    let mut answer = Answer::default();
+    // The second one begins after the first has ended, or before.
+    let mut answer = Answer::of(2);
+    for (event, has_ended) in [(chunk(0, "Yes", Some("stop")), false), (chunk(1, "No", Some("stop")), true)] {
+        answer.event(Api::ChatCompletions, &event.to_string());
+        assert_eq!(answer.has_ended(), has_ended, "{event}");
+    }
+    let mut answer = Answer::of(2);
     for (event, has_ended) in [
         (chunk(0, "Yes,", None), false),
         (chunk(1, "No,", None), false),
