@@ -3,6 +3,7 @@
 //! A rule is a name and regular expressions. Those of built-in rules have *anchors*, texts without which they cannot
 //! match: one pass over a text finds the anchors in it, and most texts have none.
 
+mod colors;
 mod commands;
 mod custom;
 mod named;
@@ -22,6 +23,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use nix::time::{ClockId, clock_gettime};
 use regex::{Captures, Match, Regex};
 
+use self::colors::{Plain, color};
 use self::custom::Expression;
 use self::random::{is_random, is_very_random};
 use super::hash_key::HashKey;
@@ -97,7 +99,7 @@ struct Builtin {
     /// The expressions that are tried at the occurrences of their anchors.
     anchored: Vec<Compiled>,
     anchors: AhoCorasick,
-    /// The number in `anchored` of the expression to which each anchor belongs.
+    /// The number in `anchored` of the expression to which each anchor belongs. The next number is that of colors.
     owners: Vec<usize>,
     /// The expressions that are tried on every text.
     others: Vec<Compiled>,
@@ -130,6 +132,8 @@ impl Builtin {
                 }
             }
         }
+        owners.extend(colors::ANCHORS.map(|_| anchored.len()));
+        anchors.extend(colors::ANCHORS);
         // The largest kind of automaton reads each byte once, and needs no other memory.
         let anchors = AhoCorasick::builder()
             .ascii_case_insensitive(true)
@@ -137,6 +141,34 @@ impl Builtin {
             .build(anchors)
             .expect("the anchors are few enough");
         Self { names, anchored, anchors, owners, others }
+    }
+
+    /// Returns the spans that are found in a text, in any order, and whether it has colors.
+    fn search(&self, text: &str) -> (Vec<Span>, bool) {
+        let (mut spans, mut has_colors) = (Vec::new(), false);
+        // How far each expression has searched.
+        let mut looked: Vec<(usize, usize)> = Vec::new();
+        for hit in self.anchors.find_overlapping_iter(text) {
+            let owner = self.owners[hit.pattern().as_usize()];
+            let Some(expression) = self.anchored.get(owner) else {
+                has_colors = true;
+                continue;
+            };
+            let known = looked.iter().position(|(of, _)| *of == owner);
+            // A token that extends to the end may contain its own beginning any number of times.
+            if known.is_some_and(|known| hit.start() < looked[known].1) {
+                continue;
+            }
+            let end = expression.collect(text, hit.start(), &mut spans);
+            match known {
+                Some(known) => looked[known].1 = end,
+                None => looked.push((owner, end)),
+            }
+        }
+        for other in &self.others {
+            other.collect(text, 0, &mut spans);
+        }
+        (spans, has_colors)
     }
 }
 
@@ -237,27 +269,17 @@ impl Redactor {
         spans
     }
 
-    /// Returns the spans of a text that the built-in rules find, in any order.
+    /// Returns the spans of a text that the built-in rules find, in any order. Colors may be anywhere in a text, so that it
+    /// is also searched without them.
     fn of_builtin(&self, text: &str) -> Vec<Span> {
-        let Builtin { anchored, anchors, owners, others, .. } = self.builtin;
-        let mut spans = Vec::new();
-        // How far each expression has searched.
-        let mut looked: Vec<(usize, usize)> = Vec::new();
-        for hit in anchors.find_overlapping_iter(text) {
-            let owner = owners[hit.pattern().as_usize()];
-            let known = looked.iter().position(|(of, _)| *of == owner);
-            // A token that extends to the end may contain its own beginning any number of times.
-            if known.is_some_and(|known| hit.start() < looked[known].1) {
-                continue;
-            }
-            let end = anchored[owner].collect(text, hit.start(), &mut spans);
-            match known {
-                Some(known) => looked[known].1 = end,
-                None => looked.push((owner, end)),
-            }
-        }
-        for other in others {
-            other.collect(text, 0, &mut spans);
+        let (mut spans, has_colors) = self.builtin.search(text);
+        if has_colors {
+            let plain = Plain::of(text);
+            let (found, _) = self.builtin.search(&plain.text);
+            spans.extend(found.into_iter().map(|span| {
+                let Range { start, end } = plain.in_colored(span.start..span.end);
+                Span { start, end, ..span }
+            }));
         }
         spans
     }
@@ -364,12 +386,17 @@ fn meant<'a>(captures: &Captures<'a>) -> Option<Match<'a>> {
     group.or_else(|| captures.get(0)).filter(|span| !span.is_empty())
 }
 
-/// A code for other characters: an escape of JSON or of a programming language, a color of a terminal, or a percent code of
-/// an address. Its last letter is not part of a word.
-const CODE: &str = r"(?:(?:\x1b|\\(?:u001[bB]|x1[bB]|e|033))\[[0-9;]{0,12}[A-Za-z]|\\(?:[abefnrtv0]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|033)|%[0-9A-Fa-f]{2})";
+/// A code for other characters: a color of a terminal, also without its escape character, an escape of a language, JSON or
+/// rsyslog, a percent code of an address, also of one inside another one, or a code of an e-mail (RFC 2045). Its last letter
+/// is not part of a word.
+const CODE: &str = concat!(
+    "(?:",
+    color!(),
+    r"|\[[0-9;]{1,12}m|\\(?:[abefnrtv]|[0-3]?[0-7]{1,2}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})|#0[0-3][0-7]|%(?:25)*[0-9A-Fa-f]{2}|=(?:0[AD]|2[027]|3D))"
+);
 
-/// The maximum number of bytes of such a code.
-const LONGEST_CODE: usize = 20;
+/// The maximum number of bytes of a [`CODE`] that is looked for.
+const LONGEST_CODE: usize = 32;
 
 /// Returns whether a text ends with such a code.
 fn ends_with_code(text: &str) -> bool {

@@ -90,10 +90,7 @@ const KEYS: &str = "(?:[_-]|access ?|account|admin|app|auth|client|consumer|depl
 const MORE: &str = "[0-9]*(?:[_-][a-z0-9_-]+|(?:key|value|string|prod|dev|test|staging|confirm|confirmation|repeat|again|old|new)[0-9]*)?";
 
 /// A quotation mark, also in the escapes of code, HTML and addresses.
-const QUOTE: &str = r#"(?:\\*["'`]|&quot;|&\#3[49];|%2[27])"#;
-
-/// The color of a terminal.
-const COLOR: &str = r"(?:(?:\x1b|\\(?:u001b|x1b|e|033))\[[0-9;]*m)";
+const QUOTE: &str = r#"(?:\\*["'`]|&quot;|&\#3[49];|%(?:25)*2[27])"#;
 
 /// The type of a variable.
 const TYPE: &str = r#"(?u:[^\s=:;,"`])+"#;
@@ -121,24 +118,23 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
     // The mark may be in brackets, in the argument of a call, also in a named one, or behind the prefix of a string.
     const OPENS: &str = r"(?:(?:[a-z_][a-z0-9_.:]*)?[(\[{]|-|<!\[cdata\[)\s*";
     const KEYWORD: &str = r"(?:default|default_?value|fallback)\s*[=:]\s*";
-    let quoted =
-        format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD})?[a-z@$\#]*({QUOTE})(?:{QUOTE}?({QUOTE}))?{COLOR}?");
+    let quoted = format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD})?[a-z@$\#]*({QUOTE})(?:{QUOTE}?({QUOTE}))?");
     let name = format!("(?:(?:{WORDS}|pass)s?{MORE}|{KEYS})");
     let signs = [
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{COLOR}?(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare}))|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type is between the name and the sign.
             typed = format_args!(r"(?:\[[0-9]*\])?\??(?:(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?)?[ \t]*="),
-            sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%3[AD])"),
+            sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%(?:25)*3[AD])"),
             // Also as a block of YAML, a list, or a section of XML.
-            bare = format_args!(r"{COLOR}?(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
+            bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
             argument = format_args!(
                 r"(?:{QUOTE}?\s?[,(]|{QUOTE}?\s|{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:)|\.unwrap_or(?:_else)?\((?:\|_\|)?))"
             ),
             pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\bvalue{QUOTE}?\s*[:=]"),
-            element = format_args!(r"{COLOR}?(?:{QUOTE}?>|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"),
+            element = format_args!(r"(?:{QUOTE}?>|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"),
         ),
         // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
         format!(

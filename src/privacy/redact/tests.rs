@@ -66,6 +66,11 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
             (r"\u001b[31m", ""),
             ("?q=a%3D", "&x=1"),
             ("%22", "%22"),
+            ("a%253D", "%26x=1"),
+            ("[32m", "[0m"),
+            ("a#012", "#012"),
+            (r"a\012", r"\012"),
+            ("a=3D", "\n"),
             ("https://example.com/t/9fK2mQ8xZ7pL4vB1nR6t/", " of"),
         ] {
             // Such a token may also be base64 in which a slash stands by chance.
@@ -345,6 +350,8 @@ fn a_text_of_nothing_but_names_is_read_in_linear_time() {
         "pwd:",
         "pwd='pwd",
         "a.pwd-",
+        "\u{1b}[1mpwd=",
+        "\u{1b}[",
     ] {
         let taken = |bytes: usize| {
             let text = name.repeat(bytes / name.len());
@@ -935,5 +942,41 @@ fn a_secret_beside_half_of_a_surrogate_pair_in_json_is_replaced() {
         text.texts(&mut Redaction::new(&redactor, &key));
         assert!(!text.contains(&token) && text.starts_with(beginning), "{text}");
         serde_json::from_str::<serde::de::IgnoredAny>(&text).expect("JSON");
+    }
+}
+
+#[test]
+fn colors_hide_neither_names_nor_values_nor_tokens() {
+    let redactor = secrets();
+    let (hex, value, token) = (drawn("0123456789abcdef", 64, 1), random(32), format!("ghp_{}", random(36)));
+    for (form, secret) in [
+        ("{ sessionSecret: €[32m'…'€[39m }", &hex),
+        ("€[34;01m\"access_token\"€[39;49;00m: €[33m\"…\"€[39;49;00m", &hex),
+        ("€[34;1m\"access_token\"€[0m€[1;39m:€[0m €[0;32m\"…\"€[0m", &hex),
+        (".env:€[01;31m€[KDB_PASSWORD€[m€[K=…\n", &value),
+        (".env:DB_€[01;31m€[KPASS€[m€[KWORD=…\n", &value),
+        ("-€[31mpassword€[m: €[31m'…'€[m", &value),
+        ("€[36mAuthorization€[39;49;00m: €[33mBearer …€[39;49;00m", &value),
+        ("printf '€[1mtoken€[0m: …€[0m'", &value),
+        ("a €[32m…€[0m", &token),
+        ("a€[32m…€[0m", &token),
+    ] {
+        for escape in ["\u{1b}", r"\u{1b}", r"\u001b", r"\033", "&#27;", "&#x1B;", "#033", "^[", "␛"] {
+            let form = form.replace('€', escape);
+            let text = redacted(&redactor, &form.replace('…', secret));
+            assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+        }
+    }
+    // The token that was looked for is only its beginning.
+    let found = token.replacen("ghp_", "\u{1b}[01;31m\u{1b}[Kghp_\u{1b}[m\u{1b}[K", 1);
+    assert_eq!(redacted(&redactor, &found), "\u{1b}[01;31m\u{1b}[K[redacted:secrets]");
+    for text in [
+        "\u{1b}[33m3b18e512dba79e4c8300dd08aeb37f8e728b8dad\u{1b}[m the token",
+        "\u{1b}[32mnext_token\u{1b}[0m: \u{1b}[32m'qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t'\u{1b}[0m",
+        "\u{1b}[1mtokens\u{1b}[0m: \u{1b}[33m123456789012\u{1b}[39m",
+        "\u{1b}[1;32mtask-ant-api03-qQ7xK2mZ9vB4nR8tqQ7xK2mZ9v\u{1b}[0m",
+        "\u{1b}[\u{1b}[0m31mé token\u{1b}[",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
     }
 }
