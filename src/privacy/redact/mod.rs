@@ -395,6 +395,9 @@ const CODE: &str = concat!(
     r"|\[[0-9;]{1,12}m|\\(?:[abefnrtv]|[0-3]?[0-7]{1,2}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})|#0[0-3][0-7]|%(?:25)*[0-9A-Fa-f]{2}|=(?:0[AD]|2[027]|3D))"
 );
 
+/// A sign of base64 as JSON or an address may write it, also one inside another one.
+const BASE64_CODE: &str = r"(?:\\+/|(?:\\+u00|%(?:25)*)(?:2[BbFf]|3[Dd]))";
+
 /// The maximum number of bytes of a [`CODE`] that is looked for.
 const LONGEST_CODE: usize = 32;
 

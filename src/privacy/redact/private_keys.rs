@@ -1,5 +1,6 @@
-//! Private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), also as the lines of a listing, a comparison or a program. Of
-//! one that was cut off, the first or the last lines are missing.
+//! Private keys in PEM (RFC 7468), of OpenPGP (RFC 9580) and of SSH2, also as the lines of a listing, a comparison or a
+//! program. Of one that was cut off, the first or the last lines are missing. In an address or a form, all but letters and
+//! digits may be codes.
 
 use std::iter::once;
 use std::ops::Range;
@@ -7,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Finds, Pattern, builtin};
+use super::{BASE64_CODE, Finds, Pattern, builtin};
 
 /// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
 /// most words and paths.
@@ -21,16 +22,22 @@ const LAST: usize = 4;
 /// The maximum number of lines of a program between two lines of a key.
 const BETWEEN: usize = 1;
 
+/// A blank, also in an address or a form (RFC 3986 and the URL Standard), or one inside another one.
+const BLANK: &str = r"(?: |\+|%(?:25)*2[0Bb])";
+
 /// Returns the pattern of private keys.
 pub(super) fn pattern() -> Pattern {
-    Pattern { anchors: vec!["PRIVATE KEY"], finds: Finds::Values(keys) }
+    Pattern { anchors: vec!["-----BEGIN", "-----END", "---- BEGIN", "---- END"], finds: Finds::Values(keys) }
 }
 
 /// Returns the private keys of a text, from the end of their first line to the end of their last one. Between two of these
 /// marks, the text is read once in each direction.
 fn keys(text: &str) -> Vec<Range<usize>> {
-    static MARK: LazyLock<Regex> =
-        LazyLock::new(|| builtin("-----(?:BEGIN|(END)) [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"));
+    static MARK: LazyLock<Regex> = LazyLock::new(|| {
+        builtin(&format!(
+            "----[ -](?:BEGIN|(END)){BLANK}(?:[A-Z0-9]+{BLANK})*PRIVATE{BLANK}KEY(?:{BLANK}BLOCK)?[ -]----"
+        ))
+    });
     let mut keys = Vec::new();
     let (mut from, mut is_begun) = (0, false);
     let marks = MARK.captures_iter(text).map(|mark| (mark.get_match().range(), mark.get(1).is_some()));
@@ -51,6 +58,7 @@ fn keys(text: &str) -> Vec<Range<usize>> {
 
 /// Returns where the key ends with which a text begins, and whether nothing else is behind it.
 fn begun(text: &str) -> Option<(usize, bool)> {
+    static HEADER: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?::|%(?:25)*3[Aa]){BLANK}")));
     let (mut end, mut before, mut last, mut is_cut) = (None, 0, 0, false);
     for line in lines(text) {
         let words = || words(&text[line.clone()]).map(|word| line.start + word.start..line.start + word.end);
@@ -71,7 +79,7 @@ fn begun(text: &str) -> Option<(usize, bool)> {
                 return Some((until, false));
             }
         } else {
-            let is_header = text[line.clone()].contains(": ") || words().all(|word| word.len() < CUT / 2);
+            let is_header = HEADER.is_match(&text[line.clone()]) || words().all(|word| word.len() < CUT / 2);
             before += 1;
             if !is_header || before > HEADERS {
                 return None;
@@ -103,7 +111,7 @@ fn ended(text: &str) -> Option<usize> {
 /// program are the end of the first one, the end of its line in the program, and the marks around them.
 fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
     static END: LazyLock<Regex> = LazyLock::new(|| {
-        const END: &str = r"(?:[\r\n]|\\+[nr]|<br ?/?>|&#(?:10|13|x[AaDd]);|%0[ADad])";
+        const END: &str = r"(?:[\r\n]|\\+[nr]|<br ?/?>|&#(?:10|13|x[AaDd]);|%(?:25)*0[ADad])";
         builtin(&format!(r#"{END}(?:[\s"'`+.,;\\()>]*{END})*"#))
     });
     let mut from = 0;
@@ -115,18 +123,8 @@ fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Returns the words of a line that consist of the characters of base64. A slash may be escaped.
+/// Returns the words of a line that consist of the characters of base64.
 fn words(line: &str) -> impl Iterator<Item = Range<usize>> {
-    let is_of_word = |at: usize| {
-        let byte = line.as_bytes()[at];
-        byte.is_ascii_alphanumeric()
-            || b"+/=".contains(&byte)
-            || byte == b'\\' && matches!(line.as_bytes().get(at + 1), Some(b'/' | b'\\'))
-    };
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let start = (at..line.len()).find(|at| is_of_word(*at))?;
-        at = (start..line.len()).find(|at| !is_of_word(*at)).unwrap_or(line.len());
-        Some(start..at)
-    })
+    static WORD: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?:[A-Za-z0-9+/=]|{BASE64_CODE})+")));
+    WORD.find_iter(line).map(|word| word.range())
 }

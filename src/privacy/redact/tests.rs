@@ -980,3 +980,62 @@ fn colors_hide_neither_names_nor_values_nor_tokens() {
         assert_eq!(redacted(&redactor, text), text);
     }
 }
+
+#[test]
+fn a_private_key_goes_also_from_an_address_or_a_form() {
+    let redactor = secrets();
+    let letters = format!("{LETTERS_AND_DIGITS}+/");
+    let lines: Vec<_> = (0..12).map(|number| drawn(&letters, 64, number)).collect();
+    let lines = format!("{}\n{}==", lines.join("\n"), random(30));
+    let percent = |text: &str| {
+        text.replace('%', "%25")
+            .replace('\n', "%0A")
+            .replace('+', "%2B")
+            .replace('/', "%2F")
+            .replace('=', "%3D")
+            .replace(':', "%3A")
+            .replace(',', "%2C")
+    };
+    let whole = |headers: &str| {
+        format!("-----BEGIN RSA PRIVATE KEY-----\n{headers}{lines}\n-----END RSA PRIVATE KEY-----")
+    };
+    for headers in ["", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566778899AABBCCDDEEFF\n\n"]
+    {
+        let whole = whole(headers);
+        let once = percent(&whole);
+        for encoded in [
+            once.clone(),
+            once.replace(' ', "%20"),
+            once.replace(' ', "+"),
+            once.replace(' ', "%20").replace("%0A", "%0D%0A"),
+            percent(&once.replace(' ', "%20")),
+            percent(&once.replace(' ', "+")),
+            whole.replace('\n', "\\n").replace('+', r"\u002B").replace('/', r"\/").replace('=', r"\u003d"),
+        ] {
+            let text = redacted(&redactor, &format!("GET /?key={encoded}&x=1"));
+            let rest = text.strip_suffix("-----[redacted:secrets]&x=1");
+            assert!(
+                rest.is_some_and(|rest| rest.starts_with("GET /?key=-----BEGIN") && rest.len() < 60),
+                "{text}"
+            );
+            let (_, last) = encoded.split_at(encoded.len() / 2);
+            let text = redacted(&redactor, &format!("…{last}&x=1"));
+            assert!(text.ends_with("[redacted:secrets]&x=1") && text.len() < 100, "{text}");
+            let (first, _) = encoded.split_at(encoded.len() / 2);
+            let text = redacted(&redactor, &format!("key={first}"));
+            // Few characters of the line that was cut off may be left.
+            assert!(text.contains("-----[redacted:secrets]") && text.len() < 100, "{text}");
+        }
+    }
+    let ssh2 = format!(
+        "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{lines}\n---- END SSH2 ENCRYPTED PRIVATE KEY ----\nx"
+    );
+    assert_eq!(redacted(&redactor, &ssh2), "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----[redacted:secrets]\nx");
+    for text in [
+        percent(&whole("").replace("RSA PRIVATE KEY", "CERTIFICATE")).replace(' ', "%20"),
+        "q=-----BEGIN+PRIVATE+KEY-----+in+a+file%0Aand+what+else+is+in+internationalization%2Fdocumentation"
+            .to_owned(),
+    ] {
+        assert_eq!(redacted(&redactor, &text), text);
+    }
+}
