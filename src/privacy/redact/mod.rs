@@ -7,6 +7,7 @@ mod colors;
 mod commands;
 mod custom;
 mod named;
+mod pairs;
 mod private_keys;
 mod random;
 mod replacements;

@@ -2,7 +2,7 @@
 //! names before them.
 
 use super::random::{is_random, is_varied};
-use super::{CODE, Pattern, always, commands, named, private_keys};
+use super::{CODE, Pattern, always, commands, named, pairs, private_keys};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
@@ -127,6 +127,11 @@ const SHAPES: &[Shape] = &[
     shape("openrouter", "sk-or-", "[A-Za-z0-9-]{40,}"),
     shape("perplexity", "pplx-", "[A-Za-z0-9]{40,}"),
     shape("pinecone", "pcsk_", "[A-Za-z0-9_]{40,}"),
+    shape(
+        "plaid",
+        "access-",
+        "(?:development|production|sandbox)-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
+    ),
     shape("planetscale", "pscale_", "(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{30,}"),
     shape("posthog", "phx_", "[A-Za-z0-9]{40,}"),
     shape("posthog", "phs_", "[A-Za-z0-9]{40,}"),
@@ -245,17 +250,13 @@ pub(super) fn patterns() -> Vec<Pattern> {
             &format!("(?:^|[^A-Za-z0-9]|{CODE})([0-9a-f]{{32}}-us[0-9]{{1,2}})(?:[^A-Za-z0-9]|$)"),
             always,
         ),
-        // The token of an account of Twilio behind its number, and the key of one of AWS in the output of its program.
+        // The token of an account of Twilio behind its number, and the secret of a key behind that of the key.
         Pattern::matches(
-            &["\"AC", "'AC"],
-            r#"["']AC[0-9a-f]{32}\\?["']\s*,\s*\\?["']([0-9a-f]{32})\\?["']"#,
-            always,
+            &["\"AC", "'AC", "\"SK", "'SK"],
+            r#"["'](?:AC|SK)[0-9a-f]{32}\\*["']\s*,\s*\\*["']([0-9A-Za-z]{32})\\*["']"#,
+            is_varied,
         ),
-        Pattern::matches(
-            &["AKIA", "ASIA"],
-            r"A[KS]IA[A-Z0-9]{16}[\s,]+(?:[0-9T:Z+-]+\s+)?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+]|$)",
-            always,
-        ),
+        pairs::pattern(),
         // Keys of Azure, which have their mark behind 44, 52 or 76 characters.
         Pattern::matches(
             &["AzFu"],

@@ -982,6 +982,78 @@ fn colors_hide_neither_names_nor_values_nor_tokens() {
 }
 
 #[test]
+fn a_secret_beside_the_identifier_of_its_key_is_replaced() {
+    let redactor = secrets();
+    let id = format!("AKIA{}", random(16).to_uppercase());
+    let letters = format!("{LETTERS_AND_DIGITS}+/");
+    for form in [
+        "new BasicAWSCredentials(\"ID\", \"…\")",
+        "credentials.NewStaticCredentials(\"ID\", \"…\", \"\")",
+        "Aws::Credentials.new('ID', '…')",
+        "AwsBasicCredentials.create(\n    \"ID\",\n    \"…\"\n)",
+        "boto3.Session('ID','…')",
+        "new Credentials('…', 'ID')",
+        "Keys { id: \"ID\", value: \"…\" }",
+        "k = \"ID\"\ns = \"…\"\n",
+        "f(\\\"ID\\\", \\\"…\\\")",
+        "f(\\\\\\\"ID\\\\\\\", \\\\\\\"…\\\\\\\")",
+        "[\"ID\",\"…\"]",
+        "ann,ID,…\r\n",
+        "ID:…",
+        "printf 'ID:%s\\n…'",
+        "ID:…\n",
+        "s3://ID:…@bucket",
+        "ID%3A…%40bucket",
+        "CREDENTIALS\tID\t2026-01-01T00:00:00Z\t…",
+    ] {
+        let mut gone = 0;
+        for number in 0..100 {
+            let secret = drawn(&letters, 40, number);
+            for secret in
+                [&secret, &secret.replace('/', r"\/"), &secret.replace('/', "%2F").replace('+', "%2B")]
+            {
+                let text = form.replace("ID", &id).replace('…', secret);
+                let (plain, stored) = (redacted(&redactor, &text), stored(&redactor, &text));
+                let after = form.rsplit_once('…').expect("a place").1.replace("ID", "[redacted:secrets]");
+                let is_gone = [&secret[..10], &secret[30..]]
+                    .iter()
+                    .all(|part| !plain.contains(part) && !stored.contains(part));
+                gone += usize::from(is_gone && plain.ends_with(&after));
+            }
+        }
+        assert!(gone >= 290, "{form}: {gone} of 300");
+    }
+    for (id, length) in [("LTAI5t", 30), ("GOOG1EQWERTYUIOPASDFGH", 40), ("DO00QWERTYUIOPASDFGH", 43)] {
+        let (id, secret) = (format!("{id}{}", random(18).to_uppercase()), random(length));
+        let id = if id.starts_with("DO") { "DO00QWERTYUIOPASDFGH" } else { &id };
+        let text = redacted(&redactor, &format!("new Client(\"{id}\", \"{secret}\")"));
+        assert!(text.ends_with(", \"[redacted:secrets]\")"), "{text}");
+    }
+    let hex = "0123456789abcdef".repeat(2);
+    for form in ["Client(\"AC", "Client(\\\"AC", "new Twilio('SK"] {
+        let mark = &form[form.find(['\\', '"', '\'']).expect("a mark")..form.len() - 2];
+        let text = redacted(&redactor, &format!("{form}{hex}{mark}, {mark}{}{mark})", random(32)));
+        assert!(text.ends_with(&format!(", {mark}[redacted:secrets]{mark})")), "{text}");
+    }
+    for text in [
+        format!("{id} is in commit 3b18e512dba79e4c8300dd08aeb37f8e728b8dad"),
+        format!("{id} is in src/privacy/redaction/secrets/of/rules.rs"),
+        format!(
+            "https://x.s3.amazonaws.com/img/{}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={id}",
+            random(40)
+        ),
+        format!("{id} {}", random(64)),
+        format!("{id} sha1-{}=", random(40)),
+        format!(
+            "{id}, and a good deal further on, behind all of what else there is to say about it, something else: {}",
+            random(40)
+        ),
+    ] {
+        assert_eq!(redacted(&redactor, &text), text.replace(&id, "[redacted:secrets]"));
+    }
+}
+
+#[test]
 fn a_private_key_goes_also_from_an_address_or_a_form() {
     let redactor = secrets();
     let letters = format!("{LETTERS_AND_DIGITS}+/");
