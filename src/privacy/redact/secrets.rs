@@ -1,7 +1,7 @@
 //! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
 //! names before them.
 
-use super::random::{is_random, is_varied};
+use super::random::{is_random, is_varied, is_very_random};
 use super::{CODE, Pattern, always, commands, named, pairs, private_keys};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
@@ -21,8 +21,11 @@ const SHAPES: &[Shape] = &[
     shape("age", "AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{50,}"),
     shape("airtable", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
     shape("alibaba", "LTAI", "[A-Za-z0-9]{12,30}"),
+    shape("amazon", "amzn1.oa2-cs.v1.", "[0-9a-f]{64}"),
     shape("anthropic", "sk-ant-", "[A-Za-z0-9_-]{20,}"),
+    shape("apify", "apify_api_", "[A-Za-z0-9]{30,}"),
     shape("artifactory", "AKCp", "[A-Za-z0-9]{60,}"),
+    shape("artifactory", "cmVmdGtu", "[A-Za-z0-9]{56}"),
     shape("atlassian", "ATATT3", "[A-Za-z0-9_=-]{40,}"),
     shape("atlassian", "ATCTT3", "[A-Za-z0-9_=-]{40,}"),
     shape("aws", "AKIA", "[A-Z0-9]{16}"),
@@ -32,6 +35,7 @@ const SHAPES: &[Shape] = &[
     shape("aws-bedrock", "ABSK", "[A-Za-z0-9+/=]{60,}"),
     shape("aws-bedrock", "bedrock-api-key-", "[A-Za-z0-9+/=]{60,}"),
     shape("bitbucket", "ATBB", "[A-Za-z0-9]{32}"),
+    shape("bitbucket", "BBDC-", "[A-Za-z0-9+/_-]{40,}"),
     shape("braintree", "access_token$", r"(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
     shape("buildkite", "bkua_", "[0-9a-f]{40}"),
     shape("cerebras", "csk-", "[a-z0-9]{40,}"),
@@ -41,8 +45,11 @@ const SHAPES: &[Shape] = &[
     shape("cloudflare", "cf", "(?:ut|at|k)_[A-Za-z0-9]{40,}"),
     shape("contentful", "CFPAT-", "[A-Za-z0-9_-]{40,}"),
     shape("crates", "cio", "[A-Za-z0-9]{32}"),
+    shape("cursor", "crsr_", "[A-Za-z0-9]{40,}"),
     shape("databricks", "dapi", "[0-9a-f]{32}"),
     shape("deepseek", "sk-", "[0-9a-f]{32}"),
+    shape("defined-networking", "dnkey-", "[A-Za-z0-9]{26}-[A-Za-z0-9]{52}"),
+    shape("deno", "ddp_", "[A-Za-z0-9]{36,}"),
     shape("digitalocean", "dop_v1_", "[0-9a-f]{64}"),
     shape("digitalocean", "doo_v1_", "[0-9a-f]{64}"),
     shape("digitalocean", "dor_v1_", "[0-9a-f]{64}"),
@@ -53,16 +60,20 @@ const SHAPES: &[Shape] = &[
     shape("dropbox", "sl.", "[A-Za-z0-9_.-]{100,}"),
     shape("duffel", "duffel_", "(?:test|live)_[A-Za-z0-9_-]{40,}"),
     shape("dynatrace", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
+    shape("dynatrace", "dt0s02.", r"[A-Z0-9]{8,24}\.[A-Z0-9]{60,}"),
+    shape("dynatrace", "dt0s16.", r"[A-Z0-9]{8,24}\.[A-Z0-9]{60,}"),
     shape("e2b", "e2b_", "[0-9a-f]{40}"),
     shape("easypost", "EZAK", "[A-Za-z0-9]{54}"),
     shape("elevenlabs", "sk_", "[0-9a-f]{48}"),
     shape("facebook", "EAA", "[A-Za-z0-9]{80,}"),
     shape("figma", "figd_", "[A-Za-z0-9_-]{38,}"),
     shape("figma", "figu_", "[A-Za-z0-9_-]{38,}"),
+    shape("firecrawl", "fc-", "[0-9a-f]{32}"),
     shape("fireworks", "fw_", "[A-Za-z0-9]{22,}"),
     shape("flutterwave", "FLWSECK", "[A-Za-z0-9_-]{20,}"),
     shape("fly", "FlyV1 fm", "[A-Za-z0-9_+/=,-]{40,}"),
     shape("fly", "fm2_", "[A-Za-z0-9_+/=,-]{40,}"),
+    shape("fly", "fo1_", "[A-Za-z0-9_-]{40,}"),
     shape("frameio", "fio-u-", "[A-Za-z0-9_=-]{60,}"),
     shape("gcp", "AIza", "[A-Za-z0-9_-]{35}"),
     shape("gcp", "AQ.Ab8", "[A-Za-z0-9_-]{40,}"),
@@ -100,16 +111,21 @@ const SHAPES: &[Shape] = &[
     shape("huggingface", "hf_", "[A-Za-z0-9]{30,}"),
     shape("huggingface", "api_org_", "[A-Za-z0-9]{30,}"),
     shape("infracost", "ico-", "[A-Za-z0-9]{32}"),
+    shape("inngest", "signkey-", "(?:prod|test|branch|staging)-[0-9a-f]{32,}"),
+    shape("jina", "jina_", "[0-9a-f]{32}[A-Za-z0-9_-]{20,}"),
     shape("langfuse", "sk-lf-", "[0-9a-f-]{36}"),
     shape("langsmith", "lsv2_", "(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
     shape("launchdarkly", "sdk-", "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     shape("linear", "lin_api_", "[A-Za-z0-9]{40}"),
     shape("linear", "lin_oauth_", "[A-Za-z0-9]{40,}"),
+    shape("llamacloud", "llx-", "[A-Za-z0-9]{40,}"),
     shape("mailchimp", "md-", "[A-Za-z0-9]{22}"),
     shape("mailgun", "key-", "[0-9a-f]{32}"),
+    shape("mailersend", "mlsn.", "[0-9a-f]{64}"),
     shape("mapbox", "sk.eyJ", r"[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{20,}"),
     shape("mongodb", "mdb_sa_sk_", "[A-Za-z0-9_-]{40,}"),
     shape("moonshot", "sk-", "[A-Za-z0-9]{48}"),
+    shape("n8n", "n8n_api_", "[A-Za-z0-9]{40,}"),
     shape("neon", "napi_", "[a-z0-9]{60,}"),
     shape("neon", "npg_", "[A-Za-z0-9]{12,}"),
     shape("netlify", "nfp_", "[A-Za-z0-9]{36,}"),
@@ -125,6 +141,10 @@ const SHAPES: &[Shape] = &[
     shape("openai", "sk-", "(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}"),
     shape("openai", "sk-", "[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}"),
     shape("openrouter", "sk-or-", "[A-Za-z0-9-]{40,}"),
+    shape("openshift", "sha256~", "[A-Za-z0-9_-]{43}"),
+    shape("paddle", "pdl_", "(?:live|sdbx)_apikey_[a-z0-9]{26}_[A-Za-z0-9]{22}_[A-Za-z0-9]{3}"),
+    shape("pagerduty", "pdeu+_", "[A-Za-z0-9_-]{20,}"),
+    shape("pagerduty", "pdus+_", "[A-Za-z0-9_-]{20,}"),
     shape("perplexity", "pplx-", "[A-Za-z0-9]{40,}"),
     shape("pinecone", "pcsk_", "[A-Za-z0-9_]{40,}"),
     shape(
@@ -145,6 +165,7 @@ const SHAPES: &[Shape] = &[
     shape("replicate", "r8_", "[A-Za-z0-9]{37}"),
     shape("resend", "re_", "[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
     shape("rubygems", "rubygems_", "[0-9a-f]{48}"),
+    shape("runpod", "rpa_", "[A-Za-z0-9]{40,}"),
     shape("scalingo", "tk-us-", "[A-Za-z0-9_-]{48}"),
     shape("sendgrid", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),
     shape("sendinblue", "xkeysib-", "[0-9a-f]{64}-[A-Za-z0-9]{16}"),
@@ -292,7 +313,27 @@ pub(super) fn patterns() -> Vec<Pattern> {
             ),
             always,
         ),
+        // Shares of the key with which a vault is sealed, in the output and the arguments of its program.
+        Pattern::matches(
+            &["unseal key ", "recovery key ", "operator unseal "],
+            r"(?i)(?:(?:unseal|recovery) key [0-9]+:|operator unseal)\s+([0-9a-f]{64,66}|[a-z0-9+/]{43}[a-z0-9+/=])",
+            is_varied,
+        ),
+        // Webhooks of Teams, whose hosts have the names of tenants.
+        Pattern::matches(
+            &[".webhook.office.com"],
+            r"\.webhook\.office\.com(?:\\*/|%2F)webhookb2(?:\\*/|%2F)((?:\\*/|%2F|%40|[A-Za-z0-9@-]){40,})",
+            always,
+        ),
+        // Keys of Voyage, whose prefix also names begin with.
+        Pattern::token("pa-", "^pa-[A-Za-z0-9_-]{43}", is_very_random),
         private_keys::pattern(),
+        // The private members of an RSA key in XML, as .NET writes it.
+        Pattern::matches(
+            &["<RSAKeyValue>"],
+            r"<(?:D|P|Q|DP|DQ|InverseQ)>\s*([A-Za-z0-9+/]{40,}={0,2})\s*</",
+            always,
+        ),
         Pattern::matches(
             &["Private-Lines:"],
             r"Private-Lines: [0-9]+((?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{1,63}(?:\s|\\+[nr])+Private-MAC)?)",

@@ -53,6 +53,27 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
         format!("glrtr-{}", random(20)),
         format!("AGE-SECRET-KEY-PQ-1{}", random(58).to_uppercase()),
         format!("{}+ASt{}==", random(76), format_args!("{}A", random(5))),
+        format!("sha256~{}", random(43)),
+        format!("BBDC-{}", random(44)),
+        format!("cmVmdGtu{}", random(56)),
+        format!("amzn1.oa2-cs.v1.{hex}"),
+        format!("access-sandbox-{}-0123-4567-89ab-{}", &hex[..8], &hex[..12]),
+        format!("fo1_{}", random(43)),
+        format!("dt0s16.{}.{}", random(8).to_uppercase(), random(64).to_uppercase()),
+        format!("pdus+_0XBPWQQ_{}", random(32)),
+        format!("mlsn.{hex}"),
+        format!("apify_api_{}", random(36)),
+        format!("jina_{}{}", &hex[..32], random(28)),
+        format!("pa-{}", random(43)),
+        format!("llx-{}", random(48)),
+        format!("crsr_{hex}"),
+        format!("rpa_{}", random(46)),
+        format!("n8n_api_{}", random(60)),
+        format!("signkey-prod-{hex}"),
+        format!("pdl_live_apikey_{}_{}_{}", random(26).to_lowercase(), random(22), random(3)),
+        format!("ddp_{}", random(36)),
+        format!("dnkey-{}-{}", random(26), random(52)),
+        format!("fc-{}", &hex[..32]),
     ] {
         for (before, after) in [
             ("", ""),
@@ -102,6 +123,7 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         (format!("mysql -u root -p{secret} app"), &secret),
         (format!("sshpass -p '{secret}' ssh bob@10.0.0.1"), &secret),
         (format!("docker login -u bob -p {secret} registry.io"), &secret),
+        (format!("<RSAKeyValue><Modulus>x</Modulus><D>{}</D></RSAKeyValue>", random(172)), &random(172)),
         (format!("subprocess.run(['curl', '-u', 'bob:{secret}', url])"), &secret),
         (format!(r#"{{"args":["curl","--user","bob:{secret}"]}}"#), &secret),
         (format!(r#""{{\"command\":[\"curl\",\"-u\",\"bob:{secret}\"]}}""#), &secret),
@@ -166,6 +188,7 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
     for text in [
         "pass the value: it passes, as compass: \"north\" does",
         "docker run -u node:node -p 8080:8080 image",
+        "<RSAKeyValue><Modulus>qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t</Modulus></RSAKeyValue>",
         "sort -u names.txt && mysql -u root -p app < dump.sql",
         r#"["docker", "run", "-u", "node:node", "-p", "8080:8080"]"#,
         r#"["mysql", "-u", "root", "-p", "app"]"#,
@@ -1109,5 +1132,33 @@ fn a_private_key_goes_also_from_an_address_or_a_form() {
             .to_owned(),
     ] {
         assert_eq!(redacted(&redactor, &text), text);
+    }
+}
+
+#[test]
+fn shares_of_a_vaults_key_and_webhooks_of_teams_are_replaced() {
+    let (redactor, guid) = (secrets(), "0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e");
+    let (key, hex) = (format!("{}=", random(43)), "0123456789abcdef".repeat(4));
+    for form in ["Unseal Key 1: …\n", "Recovery Key 5: …\n", "vault operator unseal …"] {
+        for key in [&key, &random(44), &hex] {
+            let text = redacted(&redactor, &form.replace('…', key));
+            assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+        }
+    }
+    let hook = format!("/{guid}@{guid}/IncomingWebhook/{}/{guid}/V2{}", &hex[..32], random(40));
+    for slash in ["/", r"\/", "%2F"] {
+        let before = "https://acme.webhook.office.com/webhookb2".replace('/', slash);
+        let hook = hook.replace('/', slash);
+        let text = redacted(&redactor, &format!("post to {before}{hook} now"));
+        assert_eq!(text, format!("post to {before}{slash}[redacted:secrets] now"));
+    }
+    for text in [
+        "the unseal key 1: it is a share, and the recovery key 2: too",
+        "vault operator unseal -migrate",
+        "pa-system-of-the-building-for-all-announcements-2",
+        "access-production-database, fc-list, signkey-prod-is-a-prefix, jina_embeddings_v2_base_en",
+        "https://acme.webhook.office.com/webhookb2/",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
     }
 }
