@@ -1,7 +1,12 @@
-//! Passwords in the arguments of programs, and in files and statements in which their place tells what they are.
+//! Passwords in the arguments of programs, and in files, statements and calls in which their place tells what they are.
 
-use super::random::is_random;
-use super::{CODE, Pattern};
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::random::{is_random, is_very_random};
+use super::{CODE, Finds, Pattern, builtin};
 
 /// A quotation mark, also in the escapes of code.
 const QUOTE: &str = r#"(?:\\*["'])?"#;
@@ -15,9 +20,47 @@ const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 /// The rest of a command up to one of its arguments.
 const ARGUMENTS: &str = r#"[^\n|;&]{0,400}?[\s,"']"#;
 
+/// The ends of the names of functions that log in, sign or encrypt, and of arguments with a user and a password.
+const CALLS: [&str; 16] = [
+    "auth(",
+    "auth=(",
+    "auth = (",
+    "authentication(",
+    "login(",
+    "credential(",
+    "credentials(",
+    "mysqli(",
+    "connect(",
+    "connection(",
+    "hmac(",
+    "hmac.new(",
+    "jwt.encode(",
+    "jwt.sign(",
+    "jwt.verify(",
+    "fernet(",
+];
+
+/// Returns the strings among the arguments of such functions that look like nothing but secrets. The others are users, hosts,
+/// and databases.
+fn arguments(text: &str) -> Vec<Range<usize>> {
+    static ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
+        let names = CALLS.map(regex::escape).join("|");
+        builtin(&format!(r#"(?i)(?:{names})((?:[^"')]|"[^"\n]*"|'[^'\n]*')*)"#))
+    });
+    static STRING: LazyLock<Regex> = LazyLock::new(|| builtin(r#"["']([^\s"'\\]+)\\*["']"#));
+    let arguments = ARGUMENTS.captures_iter(text).filter_map(|call| call.get(1));
+    let strings = arguments.flat_map(|arguments| {
+        let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));
+        strings
+            .filter(|string| is_very_random(string.as_str()))
+            .map(move |string| arguments.start() + string.start()..arguments.start() + string.end())
+    });
+    strings.collect()
+}
+
 /// Returns the patterns of passwords at such places.
-pub(super) fn patterns() -> Vec<Pattern> {
-    let patterns: [(&'static [&'static str], String); 12] = [
+pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
+    let patterns: [(&'static [&'static str], String); 13] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
@@ -29,6 +72,10 @@ pub(super) fn patterns() -> Vec<Pattern> {
         ),
         (&["mysql", "mariadb"], format!(r"(?:\b|{CODE})(?:mysql|mariadb)[a-z-]*{ARGUMENTS}(?:-p|--password=){QUOTE}{PASSWORD}")),
         (&["sshpass"], format!(r#"(?:\b|{CODE})sshpass(?:\\*["']\s*,)?\s*{QUOTE}-p{THEN}{PASSWORD}"#)),
+        (
+            &["redis-cli", "mongo", "ldap", "sqlcmd", "unzip", "mosquitto_"],
+            format!(r"(?:\b|{CODE})(?:redis-cli|mongo[a-z]*|ldap[a-z]+|sqlcmd|unzip|mosquitto_[ps]ub){ARGUMENTS}-[apw]{THEN}{PASSWORD}"),
+        ),
         (
             &[" login ", "\"login", "'login"],
             format!(r#"[\s"']login\\*[\s"'](?:{ARGUMENTS})??-p{THEN}{PASSWORD}"#),
@@ -61,5 +108,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r#"(?:client-key-data|\\*"auth\\*")\\*"?\s*:\s*\\*"?((?:[A-Za-z0-9+/=]|\\+/){16,})"#.to_owned(),
         ),
     ];
-    patterns.map(|(anchors, regex)| Pattern::matches(anchors, &format!("(?i){regex}"), is_random)).into()
+    let patterns =
+        patterns.map(|(anchors, regex)| Pattern::matches(anchors, &format!("(?i){regex}"), is_random));
+    patterns.into_iter().chain([Pattern { anchors: CALLS.to_vec(), finds: Finds::Values(arguments) }])
 }

@@ -70,6 +70,12 @@ const ANCHORS: &[&str] = &[
     "_auth\"",
     "_auth'",
     "psk",
+    "passcode",
+    "pw=",
+    "pw =",
+    "pw:",
+    "pw\"",
+    "pw'",
     "bindpw",
     "bw_session",
 ];
@@ -83,9 +89,9 @@ const OTHER_NAME: &str = "(?:(?:cache|dedupe?|foreign|idempotency|image|object|p
 
 /// The ends of the names of secrets that may be in the plural or have more behind them, and of others. These expressions
 /// have hardly any upper limits on repetitions, with which the automata would be too large to be fast.
-const WORDS: &str = "password|passwd|passphrase|pwd|secret|token|api[_. -]?key|credential";
+const WORDS: &str = "password|passwd|passphrase|passcode|pwd|secret|token|api[_. -]?key|credential";
 const KEYS: &str = "(?:[_-]|access ?|account|admin|app|auth|client|consumer|deploy|encryption\\.?|hmac|license|master|private\
-    |role|secret[. ]?|server|service|session|shared|signing|storage|stripe|subscription)key|(?:_auth|_pat|_salt|\\bpsk|bindpw|bw_session)\\b";
+    |role|secret[. ]?|server|service|session|shared|signing|storage|stripe|subscription)key|(?:_auth|_pat|_salt|\\bpsk|(?:\\b|_|bind)pw|bw_session)\\b";
 /// What is behind the end of a name, in names such as `PASSWORD_2`, `API_KEY1` and `tokenValue`.
 const MORE: &str = "[0-9]*(?:[_-][a-z0-9_-]+|(?:key|value|string|prod|dev|test|staging|confirm|confirmation|repeat|again|old|new)[0-9]*)?";
 

@@ -123,6 +123,10 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         (format!("mysql -u root -p{secret} app"), &secret),
         (format!("sshpass -p '{secret}' ssh bob@10.0.0.1"), &secret),
         (format!("docker login -u bob -p {secret} registry.io"), &secret),
+        (format!("redis-cli -h db -p 6379 -a {secret} ping"), &secret),
+        (format!("mongosh --host db -u bob -p '{secret}'"), &secret),
+        (format!("[\"ldapsearch\", \"-x\", \"-D\", \"cn=bob\", \"-w\", \"{secret}\"]"), &secret),
+        (format!("sqlcmd -S db -U sa -P {secret} -Q 'select 1'"), &secret),
         (format!("<RSAKeyValue><Modulus>x</Modulus><D>{}</D></RSAKeyValue>", random(172)), &random(172)),
         (format!("subprocess.run(['curl', '-u', 'bob:{secret}', url])"), &secret),
         (format!(r#"{{"args":["curl","--user","bob:{secret}"]}}"#), &secret),
@@ -188,6 +192,8 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
     for text in [
         "pass the value: it passes, as compass: \"north\" does",
         "docker run -u node:node -p 8080:8080 image",
+        "redis-cli -h my-cache-2.example.com -p 6379 --latency, unzip -a archiveOfProject2.zip",
+        "mongodump -p 27017; the ldap -w option, mongo -a ConfigurationOfReplicaSet2",
         "<RSAKeyValue><Modulus>qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t</Modulus></RSAKeyValue>",
         "sort -u names.txt && mysql -u root -p app < dump.sql",
         r#"["docker", "run", "-u", "node:node", "-p", "8080:8080"]"#,
@@ -435,6 +441,10 @@ fn secrets_behind_less_usual_names_and_options_are_replaced() {
         "//registry.npmjs.org/:_auth=…",
         "psk=\"…\"",
         "bindpw …",
+        "pw: …",
+        "DB_PW=…",
+        "{\"pw\":\"…\"}",
+        "passcode = \"…\"",
         "bindpw: …",
         "export BW_SESSION=\"…\"",
         "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"a\",\"d\":\"…\"}",
@@ -452,7 +462,7 @@ fn secrets_behind_less_usual_names_and_options_are_replaced() {
         "curl -sXPUT http://127.0.0.1:8080/v1/qQ7xK2mZ9vB4nR8t -o out",
         "docker run -u 1000:1000 image",
         "resource_re_abcdefgh_ijklmnopqrstuvwxyzabcdef, my_vercel_deployment_of_some_project_x",
-        "monkey: 'qQ7xK2mZ9vB4nR8t', publicKey='qQ7xK2mZ9vB4nR8t'",
+        "httpw: qQ7xK2mZ9vB4nR8t, monkey: 'qQ7xK2mZ9vB4nR8t', publicKey='qQ7xK2mZ9vB4nR8t'",
         "data:font/ttf;base64,AAAAAA/EAAASAA0AYG0FAAAAAAAAAAAAAAAAAIgwAAASAA0AQJcEAAAAAAAAAAAAAAAAACULAQASAA0A",
         "z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/EAAAl0Hn6Zk9fXq3vB7cR2tY8uJ5mP1wQ4eS6dG0hK9lZ3xC7vN2bM5oT8rEAA",
     ] {
@@ -1132,6 +1142,47 @@ fn a_private_key_goes_also_from_an_address_or_a_form() {
             .to_owned(),
     ] {
         assert_eq!(redacted(&redactor, &text), text);
+    }
+}
+
+#[test]
+fn a_password_among_the_arguments_of_a_call_that_logs_in_is_replaced() {
+    let redactor = secrets();
+    let value = random(24);
+    for form in [
+        "requests.get(url, auth=(\"ann\", \"…\"))",
+        "requests.get(url, auth = ('ann', '…'))",
+        "requests.get(url, auth=HTTPBasicAuth('ann','…'))",
+        "req.SetBasicAuth(\"ann\", \"…\")",
+        "client.get(url).basic_auth(\"ann\", Some(\"…\"))",
+        "smtp.PlainAuth(\"\", \"ann\", \"…\", host)",
+        "server.login(user, \\\"…\\\")",
+        "r.auth(\"…\")",
+        "new mysqli(\"db.example.com\", \"ann\", \"…\", \"app\")",
+        "MySQLdb.connect(\n    \"db\",\n    \"ann\",\n    \"…\",\n)",
+        "DriverManager.getConnection(\"jdbc:postgresql://db/app\", \"ann\", \"…\")",
+        "new UsernamePasswordCredentials(\"ann\", \"…\")",
+        "new PasswordAuthentication(\"ann\", \"…\".toCharArray())",
+        "new NetworkCredential(\"ann\", \"…\")",
+        "new ClientSecretCredential(tenant, client, \"…\")",
+        "crypto.createHmac('sha256', '…').update(body)",
+        "hmac.new(b'…', body, 'sha256')",
+        "jwt.sign(payload, '…', { expiresIn: '1h' })",
+        "Fernet(b\"…\")",
+    ] {
+        let text = redacted(&redactor, &form.replace('…', &value));
+        assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+    }
+    for text in [
+        "connect(\"onButtonClick2\", \"MainWindow2SlotHandler\"); id(\"qQ7xK2mZ9vB4nR8tqQ7x\")",
+        "auth(\"0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e\", \"3b18e512dba79e4c8300dd08aeb37f8e728b8dad\")",
+        "login(USER_NAME_2, read(\"/run/secrets/db2\"))",
+        "connect(\"wss://x9.example.com/Qk7/zP3xW9vK2mQ8\", timeout=10)",
+        "psycopg2.connect(\"host=db user=ann dbname=app\")",
+        "connect(\"db2.k8s.eu-west-1.rds.example.com\")",
+        "we connect(ed) the \"qQ7xK2mZ9vB4nR8tqQ7x\"",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
     }
 }
 
