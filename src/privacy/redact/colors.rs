@@ -10,12 +10,12 @@ use super::builtin;
 /// A color or another code of a terminal. Its escape character is itself, or what languages, XML, rsyslog and `cat` write.
 macro_rules! color {
     () => {
-        r"(?:\x1b|\\+(?:u001[bB]|u\{1[bB]\}|x1[bB]|[eE]|033)|&#(?:27|[xX]1[bB]);|#033|\^\[|␛)\[[0-9;]*[A-Za-z]"
+        r"(?:\x1b|\\+(?:u001[bB]|u\{1[bB]\}|x1[bB]|[eE]|033)|&#(?:27|[xX]1[bB]);|#033|\^\[|␛)(?:\[[0-?]*[A-Za-z]|\([A-Z0-9])"
     };
 }
 pub(super) use color;
 
-/// The texts of which each such code has one, in upper or lower case.
+/// The texts of which each color has one, in upper or lower case.
 pub(super) const ANCHORS: [&str; 10] =
     ["\u{1b}[", r"\u001b[", r"\u{1b}[", r"\x1b[", r"\e[", "033[", "&#27;[", "&#x1b;[", "^[[", "␛["];
 

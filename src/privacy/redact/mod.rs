@@ -387,13 +387,13 @@ fn meant<'a>(captures: &Captures<'a>) -> Option<Match<'a>> {
     group.or_else(|| captures.get(0)).filter(|span| !span.is_empty())
 }
 
-/// A code for other characters: a color of a terminal, also without its escape character, an escape of a language, JSON or
-/// rsyslog, a percent code of an address, also of one inside another one, or a code of an e-mail (RFC 2045). Its last letter
-/// is not part of a word.
+/// A code for other characters: a color of a terminal, also without its escape character, an escape of a language, JSON,
+/// rsyslog or `cat`, a percent code of an address, also of one inside another one, or a code of an e-mail (RFC 2045). Its
+/// last letter is not part of a word.
 const CODE: &str = concat!(
     "(?:",
     color!(),
-    r"|\[[0-9;]{1,12}m|\\(?:[abefnrtv]|[0-3]?[0-7]{1,2}|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})|#0[0-3][0-7]|%(?:25)*[0-9A-Fa-f]{2}|=(?:0[AD]|2[027]|3D))"
+    r"|\[[0-9;]{1,12}m|\\(?:[abefnrtv]|[0-3]?[0-7]{1,2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2})|#0[0-3][0-7]|\^[A-Z]|%(?:(?:25)*[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})|=(?:0[9AD]|2[027]|3D|A0))"
 );
 
 /// A sign of base64 as JSON or an address may write it, also one inside another one.

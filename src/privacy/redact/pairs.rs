@@ -17,9 +17,9 @@ const PAIRS: [(&str, usize); 5] = [
     ("LTAI[A-Za-z0-9]{12,26}", 30),
 ];
 
-/// The numbers of bytes before and behind an identifier in which its secret is. There are names, quotation marks and line
-/// ends between them. The address of a signed request has more between a name that looks random and the identifier.
-const NEAR: (usize, usize) = (40, 100);
+/// The numbers of bytes before and behind an identifier in which its whole secret is. There may be names, quotation marks and
+/// line ends between them. The address of a signed request has more between a name that looks random and the identifier.
+const NEAR: (usize, usize) = (80, 100);
 
 /// Returns the pattern of such secrets.
 pub(super) fn pattern() -> Pattern {

@@ -90,6 +90,9 @@ fn tokens_are_replaced_wherever_they_stand_in_a_text() {
             ("a%253D", "%26x=1"),
             ("[32m", "[0m"),
             ("a#012", "#012"),
+            ("a^M", "^M"),
+            ("a%u000A", "%u000A"),
+            ("a=A0", "\n"),
             (r"a\012", r"\012"),
             ("a=3D", "\n"),
             ("https://example.com/t/9fK2mQ8xZ7pL4vB1nR6t/", " of"),
@@ -993,6 +996,7 @@ fn colors_hide_neither_names_nor_values_nor_tokens() {
         ("printf '€[1mtoken€[0m: …€[0m'", &value),
         ("a €[32m…€[0m", &token),
         ("a€[32m…€[0m", &token),
+        ("€[38:5:196mtoken€(B€[m: '…'", &value),
     ] {
         for escape in ["\u{1b}", r"\u{1b}", r"\u001b", r"\033", "&#27;", "&#x1B;", "#033", "^[", "␛"] {
             let form = form.replace('€', escape);
@@ -1026,6 +1030,9 @@ fn a_secret_beside_the_identifier_of_its_key_is_replaced() {
         "AwsBasicCredentials.create(\n    \"ID\",\n    \"…\"\n)",
         "boto3.Session('ID','…')",
         "new Credentials('…', 'ID')",
+        "f(\"…\", \"ID\")",
+        "…:ID",
+        "s = '…', k = 'ID'",
         "Keys { id: \"ID\", value: \"…\" }",
         "k = \"ID\"\ns = \"…\"\n",
         "f(\\\"ID\\\", \\\"…\\\")",
