@@ -40,15 +40,15 @@ const CALLS: [&str; 16] = [
     "fernet(",
 ];
 
-/// Returns the strings among the arguments of such functions that look like nothing but secrets. The others are users, hosts,
+/// Returns the strings among the arguments of such functions that look like nothing but secrets. The others are users, hosts
 /// and databases.
 fn arguments(text: &str) -> Vec<Range<usize>> {
-    static ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| {
+    static CALL: LazyLock<Regex> = LazyLock::new(|| {
         let names = CALLS.map(regex::escape).join("|");
         builtin(&format!(r#"(?i)(?:{names})((?:[^"')]|"[^"\n]*"|'[^'\n]*')*)"#))
     });
     static STRING: LazyLock<Regex> = LazyLock::new(|| builtin(r#"["']([^\s"'\\]+)\\*["']"#));
-    let arguments = ARGUMENTS.captures_iter(text).filter_map(|call| call.get(1));
+    let arguments = CALL.captures_iter(text).filter_map(|call| call.get(1));
     let strings = arguments.flat_map(|arguments| {
         let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));
         strings

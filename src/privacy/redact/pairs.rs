@@ -23,7 +23,7 @@ const NEAR: (usize, usize) = (80, 100);
 
 /// Returns the pattern of such secrets.
 pub(super) fn pattern() -> Pattern {
-    Pattern { anchors: vec!["AKI", "ASIA", "DO00", "GOOG", "LTAI"], finds: Finds::Values(secrets) }
+    Pattern { anchors: vec!["AKIA", "AKID", "ASIA", "DO00", "GOOG", "LTAI"], finds: Finds::Values(secrets) }
 }
 
 /// Returns the secrets of a text near an identifier. Others of the same length are checksums, which are hexadecimal, and paths.
