@@ -5,6 +5,7 @@ mod contained;
 mod free_form;
 pub mod ids;
 mod optional_name;
+pub mod path;
 mod timestamp;
 
 pub use contained::Contained;

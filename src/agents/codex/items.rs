@@ -14,6 +14,7 @@ use crate::agents::json::{self, Raw};
 use crate::agents::prompt;
 use crate::agents::search_output::{self, SearchOutput};
 use crate::agents::tool::{self, ToolPatterns};
+use crate::types::path::has_drive;
 
 /// A completed item.
 #[derive(Debug, Default, Deserialize)]
@@ -150,6 +151,8 @@ fn local_path(written: Cow<'_, str>) -> String {
     match written.strip_prefix("file://") {
         // A path that is not valid UTF-8, or that has a zero byte, is stored nowhere.
         Some(path) => {
+            // A drive stands behind the slash of an address.
+            let path = path.strip_prefix('/').filter(|path| has_drive(path)).unwrap_or(path);
             percent_encoding::percent_decode_str(path).decode_utf8_lossy().replace('\0', "\u{fffd}")
         }
         None => written.into_owned(),

@@ -16,6 +16,7 @@ use self::programs::{Effect, effects};
 use self::split::{Command, Output, Part, split};
 use super::action::{MOST_ACTIONS, MOST_PATH, Room, SearchTool, ToolAction};
 use crate::privacy::cut::beginning;
+use crate::types::path::is_absolute;
 
 /// The maximum depth of a shell in a shell, or of a command run by `find`.
 const DEPTH: usize = 3;
@@ -42,7 +43,7 @@ pub(super) fn possible<F: AsRef<str>>(folder: Option<F>) -> Option<F> {
 
 /// Joins `path` to the `folder` from which it is seen.
 pub(super) fn join(folder: &str, path: &str) -> String {
-    if path.starts_with(['/', '~']) || folder.is_empty() {
+    if is_absolute(path) || folder.is_empty() {
         return path.to_owned();
     }
     match path.trim_start_matches("./") {

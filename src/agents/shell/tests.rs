@@ -229,3 +229,16 @@ fn no_word_is_cut_where_a_command_line_that_is_too_long_ends() {
     assert_eq!(does(&format!("{before}cat tokens")), [""; 0]);
     assert_eq!(does(&format!("{before}cat a;cat b")), ["read a"]);
 }
+
+#[test]
+fn a_path_is_seen_from_a_folder_unless_it_begins_at_a_root_of_unix_or_windows() {
+    for (folder, path, expected) in [
+        ("/srv/app", "./src/a.rs", "/srv/app/src/a.rs"),
+        ("/srv/app", "/etc/hosts", "/etc/hosts"),
+        (r"C:\app", r"src\a.ts", r"C:\app/src\a.ts"),
+        (r"C:\app", r"C:\app\src\a.ts", r"C:\app\src\a.ts"),
+        (r"C:\app", r"\\host\share\a.ts", r"\\host\share\a.ts"),
+    ] {
+        assert_eq!(join(folder, path), expected);
+    }
+}

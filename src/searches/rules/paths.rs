@@ -1,5 +1,7 @@
 //! Paths as agents write them, in a normal form: relative to the folder in which the agent began.
 
+use crate::types::path::{has_drive, is_absolute};
+
 /// Returns the normal form of `path`, as seen from the folder `at`: relative to `root` if the path is in it, and
 /// otherwise absolute, or unchanged if no folder is known.
 #[must_use]
@@ -21,15 +23,6 @@ pub fn normalise(path: &str, at: Option<&str>, root: Option<&str>) -> String {
 #[must_use]
 pub fn folder(path: &str) -> String {
     tidy(&slashes(path))
-}
-
-fn is_absolute(path: &str) -> bool {
-    path.starts_with('/') || path.starts_with('~') || has_drive(path)
-}
-
-/// Returns whether a path begins like `C:`.
-fn has_drive(path: &str) -> bool {
-    matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
 /// Replaces the separators of Windows if the path is clearly one of Windows, whose drives have no case.
