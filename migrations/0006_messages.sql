@@ -133,6 +133,7 @@ create table sends (
     finish_reason          text,
     quota                  json,
     reask_of               uuid,
+    sent_before            uuid,
     generation_id          uuid,
     lease_until            timestamptz,
     created_at             timestamptz not null,
@@ -155,6 +156,7 @@ comment on column sends.visible_ids is 'The stored pairs that the user saw, olde
 comment on column sends.selected_ids is 'The pairs that were predicted to fit, oldest first; the other arrays tell of the same ones.';
 comment on column sends.selected_revisions is 'Which text of each pair was sent.';
 comment on column sends.measured is 'Whether the size of each pair was measured and not estimated.';
+comment on column sends.sent_before is 'The send of the pair that this one asks again, which is no longer there.';
 comment on column sends.given_pairs is 'Pairs that the client sent along instead of naming stored ones.';
 comment on column sends.preflight_count is 'How many pairs were dropped before the first call; part of trimmed_count.';
 comment on column sends.lease_until is 'When a send that is still sending counts as interrupted.';

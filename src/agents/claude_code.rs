@@ -82,9 +82,6 @@ const KINDS: [&str; 27] = [
     "worktree-state",
 ];
 
-/// Beginnings of texts which say that a person has stopped the agent.
-const INTERRUPTED: &str = "[Request interrupted by user";
-
 /// The members of structured results that contain what was found.
 const STRUCTURES: [&str; 2] = ["\"filenames\"", "\"structuredContent\""];
 
@@ -258,7 +255,7 @@ fn said_to_agent(
     let bare = elements.iter().copied().map(Some).chain([message.content]);
     for text in blocks.iter().map(|block| block.text).chain(bare).filter_map(json::text) {
         let text = text.trim();
-        if text.starts_with(INTERRUPTED) {
+        if text.starts_with(prompt::INTERRUPTED) {
             return vec![Activity::TurnEnd];
         }
         if prompt::is_said(text) {

@@ -27,7 +27,8 @@ pub(super) struct Opened {
     local: Option<(Running, Box<Local>)>,
 }
 
-/// Opens the server or database that a command uses, by the rule of all commands. A database is looked after with `upkeep`.
+/// Opens the server or database that a command uses, by the rule of all commands. With `upkeep`, it also looks after the
+/// database.
 pub(super) async fn open(
     target: &Target,
     missing: Missing,

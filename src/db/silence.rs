@@ -1,12 +1,12 @@
 //! What is done about connections that die without a word, because the machine of the database loses power, say, or because
 //! something between the machines forgets them. The library (sqlx 0.9) cannot have the kernel test its connections, and would
-//! wait for ever for the end of a statement. Postgres therefore ends every statement that takes longer than a limit, and work
-//! of which nothing is heard for longer than that is given up.
+//! wait for ever for the end of a statement. Postgres therefore ends every statement of requests and of work in the background that
+//! takes longer than a limit, and work of which nothing is heard for longer than that is given up.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,8 +14,11 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Whether work was given up, so that its connections may be in the middle of a statement for good.
-static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+/// When work was last given up, so that its connections may be in the middle of a statement.
+static GIVEN_UP: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// The time after which the kernel has found that a connection is dead on which something was sent.
+const FOUND: Duration = Duration::from_mins(20);
 
 /// How long the test of a connection may take.
 const TEST: Duration = Duration::from_secs(2);
@@ -72,7 +75,7 @@ impl LongestStatement {
 
 /// Notes that work is given up, before its connections are.
 pub fn note_given_up() {
-    HAS_GIVEN_UP.store(true, Ordering::Relaxed);
+    *GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
 }
 
 /// Returns whether a connection answers soon.
@@ -83,7 +86,8 @@ pub(super) async fn answers(connection: &mut PgConnection) -> bool {
 /// Returns an error if a connection that work gives back may be in the middle of a statement and does not answer soon.
 /// Otherwise, the test would only cost a round trip.
 pub(super) async fn expect_end(connection: &mut PgConnection) -> sqlx::Result<()> {
-    if HAS_GIVEN_UP.load(Ordering::Relaxed) && !answers(connection).await {
+    let given_up = *GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner);
+    if given_up.is_some_and(|at| at.elapsed() < FOUND) && !answers(connection).await {
         return Err(silent());
     }
     Ok(())

@@ -294,15 +294,17 @@ impl Exports {
     ) -> Self {
         let places = Shares::new(limits.most_exports as usize);
         let size = u32::try_from(places.total()).unwrap_or(u32::MAX);
+        let longest = Duration::from_secs(limits.longest_export);
+        let limited = LongestStatement(longest).limit(options);
         Self {
-            db: db::pool(options, EXPORT_NAME, size.saturating_add(2)),
+            db: db::pool(&limited, EXPORT_NAME, size.saturating_add(2)),
             options: options.clone(),
             most_snapshots: limits.most_snapshots.into(),
             largest_snapshot: i64::from(limits.largest_snapshot) << 20,
             building: Arc::default(),
             next_building: Arc::default(),
             count_after: limits.count_after,
-            longest: Duration::from_secs(limits.longest_export),
+            longest,
             longest_statement,
             places,
             downloads: Shares::new(MOST_DOWNLOADS),
@@ -414,9 +416,8 @@ impl Exports {
     /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place, memory: Memory) {
         let turns = self.turns(&export.project);
-        let mut run = pin!(export.run(self.db, out, Some(turns), place, memory));
-        if timeout(self.longest, &mut run).await.is_err() {
-            silence::note_given_up();
+        let run = export.run(self.db, out, Some(turns), place, memory);
+        if timeout(self.longest, run).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
     }

@@ -107,8 +107,9 @@ impl Record {
         passed.begun = record.begun.clone();
         let begun = async {
             if let Some((generation, number)) = record.attempt {
-                generations::store::expect_room(&record.app.db, &record.tenant.name, generation, number)
-                    .await?;
+                let (db, project) = (&record.app.db, &record.tenant.name);
+                let room = generations::store::expect_room(db, project, generation, number);
+                record.app.longest_statement.while_heard(room).await??;
             }
             record.write(vec![Event::passed(record.id, new, passed).into()]).await
         };

@@ -241,7 +241,8 @@ pub struct Outcome {
     /// The usage as the provider reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<FreeForm>,
-    /// Why the model stopped.
+    /// Why the model stopped. An answer that was cut off or withheld, because of `length`, `max_tokens`, `content_filter`,
+    /// `refusal` and the like, is not in the data set `conversations`.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub finish_reason: OptionalName,
     /// The error that the send ended with.

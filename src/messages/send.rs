@@ -179,7 +179,7 @@ pub struct SendError {
     pub class: Class,
     /// The kind of the error.
     pub kind: Kind,
-    /// The provider's error message. Null if the project stores no text, or if the pair was erased or sent again.
+    /// The provider's error message. Null if the project stores no text, or if the pair was erased.
     pub message: Option<String>,
     /// A short text to show to users.
     pub label: String,

@@ -168,6 +168,7 @@ pub(super) struct Reasked {
     pub(super) model: Option<String>,
     pub(super) turn: Option<Uuid>,
     pub(super) said: Option<Uuid>,
+    pub(super) send_id: Option<Uuid>,
 }
 
 impl Reasked {
@@ -184,13 +185,14 @@ pub(super) async fn lock_pair(
     id: Uuid,
 ) -> sqlx::Result<Option<Reasked>> {
     const SQL: &str = "
-        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, session_id, model, turn, said
+        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, session_id, model, turn, said, send_id
         from pairs
         where project = $1 and id = $2 for update";
     sqlx::query_as(SQL).bind(project).bind(id).fetch_optional(connection).await
 }
 
-/// Erases pairs with their earlier texts and, of those that the gateway created, with their copies in later requests.
+/// Erases pairs with their earlier texts, with the texts of their errors and, of those that the gateway created, with their copies
+/// in later requests.
 pub(super) async fn erase_pairs(
     connection: &mut PgConnection,
     project: &str,
@@ -216,27 +218,30 @@ pub(super) async fn erase_pairs(
         where m.project = $1 and m.content = content.content and m.message is not null
             and (m.turn in (select turn from gone) or not exists (
                 select from (select project from pairs where turn = m.turn offset 0) other where project = $1))";
-    sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
-    delete_pairs(connection, project, ids).await
-}
-
-/// Deletes pairs with their earlier texts, and with the texts of the errors that their sends and calls ended with, because a
-/// provider may quote in them what it was sent.
-pub(super) async fn delete_pairs(
-    connection: &mut PgConnection,
-    project: &str,
-    ids: &[Uuid],
-) -> sqlx::Result<u64> {
+    // A provider may quote what it was sent in the errors of the sends, and of those before that asked the same.
     const ERRORS: &str = "
-        with gone as materialized (
+        with recursive gone (send_id) as (
             select send_id from pairs where project = $1 and id = any($2) and send_id is not null
+            union
+            select s.sent_before from gone
+            join sends s on s.project = $1 and s.id = gone.send_id and s.sent_before is not null
         ), calls as (
             update send_attempts a set error = without_text(a.error) from gone
             where a.project = $1 and a.send_id = gone.send_id and a.error is not null
         )
         update sends s set error = without_text(s.error) from gone
         where s.project = $1 and s.id = gone.send_id and s.error is not null";
+    sqlx::query(COPIES).bind(project).bind(ids).execute(&mut *connection).await?;
     sqlx::query(ERRORS).bind(project).bind(ids).execute(&mut *connection).await?;
+    delete_pairs(connection, project, ids).await
+}
+
+/// Deletes pairs with their earlier texts.
+pub(super) async fn delete_pairs(
+    connection: &mut PgConnection,
+    project: &str,
+    ids: &[Uuid],
+) -> sqlx::Result<u64> {
     let sql = "delete from pairs where project = $1 and id = any($2) returning id";
     let erased: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(ids).fetch_all(&mut *connection).await?;
@@ -267,7 +272,9 @@ pub(super) async fn edit_pair(
             lifecycle_state = case when $7 then 'complete' else lifecycle_state end,
             error = case when $7 then null else error end,
             completed_at = case when $7 then coalesce(completed_at, clock_timestamp()) else completed_at end,
-            tokens = case when $3 and user_text is distinct from $4 or $7 and assistant_text is distinct from $8 then null
+            tokens = case
+                when $3 and (user_text, user_chars, user_units) is distinct from ($4, $5, $6)
+                    or $7 and (assistant_text, assistant_chars, assistant_units) is distinct from ($8, $9, $10) then null
                 else tokens end,
             revision = case when $3 or $7 then revision + 1 else revision end,
             topic_id = case when $11::text is null then topic_id else nullif($11, '') end,

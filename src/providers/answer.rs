@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use serde::de::DeserializeSeed as _;
+use serde::de::{DeserializeSeed as _, IgnoredAny};
 use serde_json::{Map, Value, json};
 
 use super::Kind;
@@ -125,7 +125,7 @@ impl Call {
     /// send each call whole and with the same index, and not all of them give it an id.
     fn is_followed_by(&self, id: &str, name: &str) -> bool {
         if self.id.is_empty() && id.is_empty() {
-            !name.is_empty() && self.arguments.ends_with('}')
+            !name.is_empty() && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
         } else {
             !self.id.is_empty() && !id.is_empty() && self.id != id
         }
@@ -351,7 +351,7 @@ impl Answer {
             let kind = item["type"].as_str().unwrap_or_default();
             if kind == "message" {
                 self.add(&text(&item["content"]));
-            } else if kind.ends_with("_call") && item["call_id"].is_string() {
+            } else if is_call(kind) || kind.ends_with("_call") && item["call_id"].is_string() {
                 let name = if item["name"].is_string() { &item["name"] } else { &item["type"] };
                 let given = ["arguments", "input", "action", "operation"].map(|member| &item[member]);
                 let given = given.into_iter().find(|given| !given.is_null()).unwrap_or(&Value::Null);
@@ -426,6 +426,11 @@ fn is_usage(name: &str, value: &Value) -> bool {
     !value.is_null() && name.len() + value.to_string().len() < LONGEST_USAGE
 }
 
+/// Returns whether an item of this type is a call of a tool of the client.
+fn is_call(kind: &str) -> bool {
+    ["function_call", "custom_tool_call"].contains(&kind)
+}
+
 /// Parses JSON of a provider, unless it has more values than any answer. Characters that Postgres cannot store are replaced.
 fn parse(api: Api, json: &[u8]) -> Option<Value> {
     let mut clean = json.to_vec();
@@ -438,7 +443,7 @@ fn parse(api: Api, json: &[u8]) -> Option<Value> {
     parser.end().ok().map(|()| value)
 }
 
-/// Returns the text of a message's content, which is a text or an array of parts.
+/// Returns the text of a message's content, which is a text or an array of parts, of which some say that the model refuses.
 #[must_use]
 pub fn text(content: &Value) -> String {
     match content {

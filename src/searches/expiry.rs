@@ -1,7 +1,8 @@
 //! The expiry of searches whose agents went silent, because nothing else would report their end.
 //!
-//! It uses the clocks of the server and the database, because no event tells the time: a search ends a window after the last event of its
-//! agent came in. It ends in the same way as if the next event had come after a silence.
+//! It uses the clocks of the server and the database, because no event tells the time, and the earlier of both, because one
+//! may be wrong: a search ends a window after the last event of its agent came in. It ends in the same way as if the next
+//! event had come after a silence.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

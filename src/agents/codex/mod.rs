@@ -190,7 +190,7 @@ fn kind_of_line(line: &str) -> LineKind {
 
 /// Reads the payload of a hook. Returns none if the text is not one.
 fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
-    hook::parse(body, tools, &Dialect { answer, is_said: |prompt| !prompt.is_empty() })
+    hook::parse(body, tools, &Dialect { answer, is_said: prompt::is_said })
 }
 
 /// Reads a line of a rollout.

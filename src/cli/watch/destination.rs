@@ -38,7 +38,7 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// Connects to the database that `options` name, and looks after it with `upkeep`.
+    /// Connects to the database that `options` name. With `upkeep`, it also looks after the database.
     pub(super) async fn database(
         options: &PgConnectOptions,
         project: Option<&str>,

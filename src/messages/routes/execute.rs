@@ -212,7 +212,7 @@ fn events(
         let performed = ended.await?;
         Ok(if keeps {
             let _place = app.place_at_reading(&project).await?;
-            json!(stored(&app, &project, id, &memory).await?)
+            json!(app.longest_statement.while_heard(stored(&app, &project, id, &memory)).await??)
         } else {
             json!(Unkept::from(performed))
         })

@@ -1,15 +1,38 @@
 //! Decides whether an answer is the whole of what a model had to say.
 
-/// The reasons to stop that providers give if the model has ended its answer by itself, or where the client has told it to.
-const ENDS: [&str; 8] =
-    ["stop", "end_turn", "stop_sequence", "completed", "complete", "eos", "eos_token", "end_of_text"];
+/// The reasons to stop that providers give if a model has reached a limit, if its answer was withheld, or if it goes on later.
+const PARTIAL: [&str; 24] = [
+    "blocklist",
+    "cancelled",
+    "content_filter",
+    "content_filtered",
+    "error",
+    "function_call",
+    "guardrail_intervened",
+    "incomplete",
+    "language",
+    "length",
+    "malformed_function_call",
+    "max_output_tokens",
+    "max_tokens",
+    "model_context_window_exceeded",
+    "model_length",
+    "other",
+    "pause_turn",
+    "prohibited_content",
+    "recitation",
+    "refusal",
+    "safety",
+    "spii",
+    "tool_calls",
+    "tool_use",
+];
 
-/// Returns whether an answer that stopped for this reason is whole. It may also have reached a limit, been withheld, or be
-/// continued later. Reasons that are not known here are taken for such, because half of an answer is worse to learn from than
-/// none.
+/// Returns whether an answer that stopped for this reason is a part of one, or none. Half of an answer is worse to learn from
+/// than none.
 #[must_use]
-pub fn ends_answer(reason: &str) -> bool {
-    ENDS.iter().any(|end| reason.eq_ignore_ascii_case(end))
+pub fn is_partial(reason: &str) -> bool {
+    PARTIAL.iter().any(|partial| reason.eq_ignore_ascii_case(partial))
 }
 
 #[cfg(test)]
@@ -17,9 +40,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_reached_a_limit_was_withheld_or_goes_on_is_not_whole() {
-        for reason in ["stop", "STOP", "end_turn", "stop_sequence", "completed"] {
-            assert!(ends_answer(reason), "{reason}");
+    fn an_answer_that_reached_a_limit_was_withheld_or_goes_on_is_partial() {
+        for reason in ["stop", "STOP", "end_turn", "stop_sequence", "completed", "done"] {
+            assert!(!is_partial(reason), "{reason}");
         }
         for reason in [
             "length",
@@ -32,7 +55,7 @@ mod tests {
             "SAFETY",
             "tool_calls",
         ] {
-            assert!(!ends_answer(reason), "{reason}");
+            assert!(is_partial(reason), "{reason}");
         }
     }
 }

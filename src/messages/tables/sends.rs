@@ -28,6 +28,8 @@ pub(in crate::messages) struct SendRow<'a> {
     pub(in crate::messages) model: &'a str,
     pub(in crate::messages) topic_id: Option<&'a str>,
     pub(in crate::messages) session_id: Option<&'a str>,
+    /// The send of the pair that this one asks again.
+    pub(in crate::messages) sent_before: Option<Uuid>,
     pub(in crate::messages) predicted: &'a Predicted,
 }
 
@@ -106,6 +108,7 @@ columns! {
         "preflight_count": "int" = i32::try_from(row.predicted.preflight).unwrap_or(i32::MAX),
         "quota": "jsonb" as "json" = (!row.predicted.quota.is_empty()).then_some(Json(&row.predicted.quota)),
         "reask_of": "uuid" = row.start.new.reask_of,
+        "sent_before": "uuid" = row.sent_before,
         "generation_id": "uuid" = row.passed().and_then(|passed| passed.generation_id),
         "lease_until": "timestamptz" = row.start.created_at.plus(row.start.lease),
         "created_at": "timestamptz" = row.start.created_at,

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::messages::begun::LockedSend;
 use crate::messages::event::{Append, End};
 use crate::messages::learning::{self, Report};
-use crate::messages::rules::finish::ends_answer;
+use crate::messages::rules::finish::is_partial;
 use crate::messages::rules::trimming::{Stage, final_kind};
 use crate::messages::settings::Rules;
 use crate::messages::tables::{self, EndRow};
@@ -128,7 +128,7 @@ async fn finish(
             usage: end.usage.as_ref(),
             reported: (end.tokens.input, end.tokens.output),
             finish_reason: end.finish_reason.as_deref(),
-            is_partial: end.finish_reason.as_deref().is_some_and(|reason| !ends_answer(reason)),
+            is_partial: end.finish_reason.as_deref().is_some_and(is_partial),
             hash: &end.hash,
         });
     }

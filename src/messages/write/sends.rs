@@ -82,7 +82,8 @@ impl Planned<'_> {
     fn row(&self) -> SendRow<'_> {
         let Self { id, start, predicted, .. } = self;
         let (topic_id, session_id) = (self.topic_id(), self.session_id());
-        SendRow { id: *id, start, model: self.model(), topic_id, session_id, predicted }
+        let sent_before = self.reasked.as_ref().and_then(|pair| pair.send_id);
+        SendRow { id: *id, start, model: self.model(), topic_id, session_id, sent_before, predicted }
     }
 
     fn pair(&self) -> PairRow<'_> {

@@ -15,7 +15,7 @@ macro_rules! color {
 }
 pub(super) use color;
 
-/// The texts of which each color has one, in upper or lower case.
+/// The texts of which each color has one, in upper or lower case. Other codes do not come alone.
 pub(super) const ANCHORS: [&str; 10] =
     ["\u{1b}[", r"\u001b[", r"\u{1b}[", r"\x1b[", r"\e[", "033[", "&#27;[", "&#x1b;[", "^[[", "␛["];
 

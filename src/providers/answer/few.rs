@@ -13,7 +13,7 @@ pub(super) struct Few<'a> {
 }
 
 impl Few<'_> {
-    /// Makes one of the values in this one.
+    /// Returns what makes a value inside this one, with the same count.
     fn next(&mut self) -> Few<'_> {
         Few { left: self.left, without: self.without }
     }

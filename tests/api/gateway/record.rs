@@ -427,6 +427,7 @@ async fn an_error_that_quotes_a_message_is_erased_with_it_but_for_its_kind() {
     let first = sent(&service).await;
     let again = json!({"mode": "execute", "reask_of": first["pair_id"]});
     let again = service.post("/v1/sends", &again).await.expect(201);
+    let first = service.get(&format!("/v1/sends/{}", id(&first, "id"))).await.expect(200);
     for send in [&first, &again] {
         assert!(send["error"]["message"].as_str().expect("a text").contains("needle"), "{send}");
     }

@@ -58,6 +58,12 @@ async fn an_edited_text_loses_its_measured_size_and_earlier_sends_show_it_as_it_
     assert_eq!((&starred["tokens"], &starred["topic_id"]), (&json!(50), &json!("t")));
     let unchanged = patch(&service, &path, &json!({"user_text": "before"})).await.expect(200);
     assert_eq!(unchanged["tokens"], 50);
+    service.put("/v1/projects/default", &json!({"capture": "metadata"})).await.expect(200);
+    let without_text = service.create("/v1/pairs", with(pair(11), &json!({"tokens": 50}))).await;
+    let longer = json!({"user_text": "longer than before ".repeat(9)});
+    let edited = patch(&service, &format!("/v1/pairs/{without_text}"), &longer).await.expect(200);
+    assert_eq!(edited["tokens"], json!(null), "its length tells that it is another text");
+    service.put("/v1/projects/default", &json!({})).await.expect(200);
     let edited = patch(&service, &path, &json!({"user_text": "after", "topic_id": ""})).await.expect(200);
     assert_eq!((&edited["tokens"], &edited["topic_id"]), (&json!(null), &json!("t")));
     let shown = service.get(&format!("/v1/sends/{}", send["id"].as_str().expect("an id"))).await.expect(200);
