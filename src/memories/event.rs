@@ -107,8 +107,8 @@ pub struct Suggest {
     pub id: Uuid,
     /// The name of the conversation's agent session.
     pub session: String,
-    /// The last query of the conversation.
-    pub query: Option<Uuid>,
+    /// The last queries of the conversation, of which the response has words, the newest first.
+    pub queries: Vec<Uuid>,
     /// The detected intent.
     pub intent: DetectedIntent,
     /// The minimum confidence of a suggestion.
@@ -119,6 +119,14 @@ pub struct Suggest {
     pub shown: Vec<Shown>,
     /// The hash of the request, which distinguishes a repeated request from a conflicting one.
     pub hash: Vec<u8>,
+}
+
+impl Suggest {
+    /// Returns the last query of the conversation.
+    #[must_use]
+    pub fn query(&self) -> Option<Uuid> {
+        self.queries.first().copied()
+    }
 }
 
 /// A verdict on a memory in a conversation.

@@ -168,6 +168,9 @@ pub async fn delete_record(connection: &mut PgConnection, project: &str, id: Uui
 /// Erases queries, and the words of them in what was suggested since. No suggestion is one for a query that is made later
 /// with the same id.
 async fn delete_queries(connection: &mut PgConnection, project: &str, ids: &[Uuid]) -> sqlx::Result<u64> {
+    // What is suggested meanwhile for these queries is committed before.
+    const LOCK: &str =
+        "select id from conversation_queries where project = $1 and id = any($2) order by id for update";
     // A suggestion is also based on some queries before the last one. How many these were is not stored, so all suggestions
     // from the first erased query of a conversation on may have words of it.
     const SINCE: &str = "
@@ -184,6 +187,7 @@ async fn delete_queries(connection: &mut PgConnection, project: &str, ids: &[Uui
         "update conversation_memories set reason = null
             where project = $1 and suggest_id = any($2) and reason is not null",
     ];
+    sqlx::query(LOCK).bind(project).bind(ids).execute(&mut *connection).await?;
     let since: Vec<Uuid> =
         sqlx::query_scalar(SINCE).bind(project).bind(ids).fetch_all(&mut *connection).await?;
     if !since.is_empty() {

@@ -94,7 +94,7 @@ pub async fn suggest(
     let mut event = Suggest {
         id: id.unwrap_or_else(Uuid::now_v7),
         session: session.to_owned(),
-        query: None,
+        queries: Vec::new(),
         intent: intent::detect::<&str>(&[]),
         threshold: rules.threshold,
         took_ms: 0.0,
@@ -119,7 +119,7 @@ pub async fn suggest(
         .await?;
     }
     event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
-    let is_kept = records && rules.enabled && (id.is_some() || event.query.is_some());
+    let is_kept = records && rules.enabled && (id.is_some() || event.query().is_some());
     if !is_kept {
         return answer(db, project, event, memory).await;
     }
@@ -144,7 +144,7 @@ pub async fn propose(
     let mut event = Suggest {
         id,
         session: session.to_owned(),
-        query: None,
+        queries: Vec::new(),
         intent: intent::detect::<&str>(&[]),
         threshold: rules.threshold,
         took_ms: 0.0,
@@ -180,7 +180,7 @@ async fn fill(
     patience: Duration,
 ) -> Result<()> {
     let asked = known.texts();
-    event.query = known.queries.first().map(|(id, ..)| *id);
+    event.queries = known.queries.iter().map(|(id, ..)| *id).collect();
     let oldest_first: Vec<_> = asked.iter().rev().map(|query| (*query).to_owned()).collect();
     event.intent = apart(&tenant.name, move || intent::detect(&oldest_first)).await;
     let queries: Vec<_> = moment.search.into_iter().chain(asked).collect();

@@ -218,26 +218,43 @@ pub(super) async fn insert_queries(
     Ok(made.into_iter().collect())
 }
 
+/// A response with suggestions.
+struct SuggestRow<'a> {
+    suggest: &'a Suggest,
+    /// Whether words of its queries are stored, because none of them was erased meanwhile.
+    has_words: bool,
+}
+
+impl SuggestRow<'_> {
+    fn keywords(&self) -> &[String] {
+        if self.has_words { &self.suggest.intent.keywords } else { &[] }
+    }
+
+    fn search_query(&self) -> &str {
+        if self.has_words { &self.suggest.intent.search_query } else { "" }
+    }
+}
+
 columns! {
     /// The columns of an answer.
-    struct Suggests<'a>(&'a Suggest);
-    |suggest| {
-        "id": "uuid" = suggest.id,
-        "session_id": "text" = suggest.session.as_str(),
-        "query_id": "uuid" = suggest.query,
-        "intent_type": "text" = suggest.intent.intent_type,
-        "intent_confidence": "float8" = suggest.intent.confidence,
-        "keywords": "jsonb" = Json(&suggest.intent.keywords),
-        "search_query": "text" = suggest.intent.search_query.as_str(),
-        "confidence_threshold": "float8" = suggest.threshold,
-        "took_ms": "float8" = suggest.took_ms,
-        "request_hash": "bytea" = suggest.hash.as_slice(),
+    struct Suggests<'a>(SuggestRow<'a>);
+    |row| {
+        "id": "uuid" = row.suggest.id,
+        "session_id": "text" = row.suggest.session.as_str(),
+        "query_id": "uuid" = row.suggest.query(),
+        "intent_type": "text" = row.suggest.intent.intent_type,
+        "intent_confidence": "float8" = row.suggest.intent.confidence,
+        "keywords": "jsonb" = Json(row.keywords()),
+        "search_query": "text" = row.search_query(),
+        "confidence_threshold": "float8" = row.suggest.threshold,
+        "took_ms": "float8" = row.suggest.took_ms,
+        "request_hash": "bytea" = row.suggest.hash.as_slice(),
     }
 }
 
 /// A memory with the response that it is part of and its rank in it.
 struct ShownRow<'a> {
-    suggest: &'a Suggest,
+    suggest: &'a SuggestRow<'a>,
     shown: &'a Shown,
     rank: i32,
     /// The revision of the memory's content. None if it was erased meanwhile.
@@ -245,10 +262,10 @@ struct ShownRow<'a> {
 }
 
 impl ShownRow<'_> {
-    /// Returns the reason, which has words of the memory and is erased with it.
+    /// Returns the reason, which has words of the memory and of the queries, and is erased with them.
     fn reason(&self) -> Option<&str> {
         let reason = self.shown.reason.as_str();
-        self.revision.and(Some(reason)).filter(|reason| !reason.is_empty())
+        self.revision.and(Some(reason)).filter(|reason| !reason.is_empty() && self.suggest.has_words)
     }
 }
 
@@ -256,13 +273,13 @@ columns! {
     /// The columns of a memory that is suggested.
     struct Suggestions<'a>(ShownRow<'a>);
     |row| {
-        "id": "uuid" = row_id(&row.suggest.session, row.shown.memory),
-        "session_id": "text" = row.suggest.session.as_str(),
+        "id": "uuid" = row_id(&row.suggest.suggest.session, row.shown.memory),
+        "session_id": "text" = row.suggest.suggest.session.as_str(),
         "memory_id": "uuid" = row.shown.memory,
         "memory_revision": "int" = row.revision,
-        "suggest_id": "uuid" = row.suggest.id,
-        "query_id": "uuid" = row.suggest.query,
-        "intent_type": "text" = row.suggest.intent.intent_type,
+        "suggest_id": "uuid" = row.suggest.suggest.id,
+        "query_id": "uuid" = row.suggest.suggest.query(),
+        "intent_type": "text" = row.suggest.suggest.intent.intent_type,
         "source_type": "text" = row.shown.source_type,
         "rank": "int" = row.rank,
         "confidence": "float8" = row.shown.confidence,
@@ -310,16 +327,21 @@ pub(super) async fn insert_suggests(
             unnested = insert::unnested::<Suggestions>(2),
         )
     });
-    let parameters = insert::parameters(project, |parameters| Suggests::bind_all(rows, parameters))?;
+    let queries: Vec<_> = rows.iter().flat_map(|suggest| suggest.queries.iter().copied()).collect();
+    let there = lock_queries(connection, project, &queries).await?;
+    let has_words = |suggest: &Suggest| suggest.queries.iter().all(|query| there.contains(query));
+    let rows: Vec<_> =
+        rows.iter().map(|suggest| SuggestRow { suggest, has_words: has_words(suggest) }).collect();
+    let parameters = insert::parameters(project, |parameters| Suggests::bind_all(&rows, parameters))?;
     let made: Vec<Uuid> =
         sqlx::query_scalar_with(SUGGESTS.as_str(), parameters).fetch_all(&mut *connection).await?;
     let made: HashSet<_> = made.into_iter().collect();
     let mut shown: Vec<_> = rows
         .iter()
-        .filter(|suggest| made.contains(&suggest.id))
+        .filter(|row| made.contains(&row.suggest.id))
         .flat_map(|suggest| {
             let row = |(rank, shown)| ShownRow { suggest, shown, rank, revision: None };
-            (1..).zip(&suggest.shown).map(row)
+            (1..).zip(&suggest.suggest.shown).map(row)
         })
         .collect();
     if !shown.is_empty() {
@@ -332,6 +354,21 @@ pub(super) async fn insert_suggests(
         sqlx::query_with(SUGGESTIONS.as_str(), parameters).execute(connection).await?;
     }
     Ok(made)
+}
+
+/// Returns which of these queries were not erased. An erasure waits until what has words of them is committed.
+async fn lock_queries(
+    connection: &mut PgConnection,
+    project: &str,
+    queries: &[Uuid],
+) -> sqlx::Result<HashSet<Uuid>> {
+    const SQL: &str =
+        "select id from conversation_queries where project = $1 and id = any($2) order by id for key share";
+    if queries.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let there: Vec<Uuid> = sqlx::query_scalar(SQL).bind(project).bind(queries).fetch_all(connection).await?;
+    Ok(there.into_iter().collect())
 }
 
 /// Returns the revisions of memories, without those that were erased. An erasure waits until what is written about these is

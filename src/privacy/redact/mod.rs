@@ -270,6 +270,22 @@ impl Redactor {
         spans
     }
 
+    /// Returns the private spans of the name of a group, as [`Redactor::spans`] does. Custom expressions are tried for as long as
+    /// they take, which is not long for a name that is not too long to be one.
+    fn spans_of_name(&self, name: &str) -> Vec<Span> {
+        if name.len() > LONGEST_NAME {
+            return self.spans(name, 0, MOST_SPANS);
+        }
+        let mut spans = self.of_builtin(name);
+        for (number, expression) in self.custom.iter().enumerate() {
+            let rule = self.builtin.names.len() + number;
+            collect_until(Duration::MAX, usize::MAX, expression, name, rule, &mut spans);
+        }
+        spans.retain(|span| !self.is_replaced(name, span));
+        merge(&mut spans);
+        spans
+    }
+
     /// Returns the spans of a text that the built-in rules find, in any order. Colors may be anywhere in a text, so that it
     /// is also searched without them.
     fn of_builtin(&self, text: &str) -> Vec<Span> {
@@ -285,6 +301,9 @@ impl Redactor {
         spans
     }
 }
+
+/// The number of bytes that the name of a group has at most.
+const LONGEST_NAME: usize = 4 * 200;
 
 impl Redactor {
     /// Adds the spans of a text that match a custom expression. A search takes linear time, but each search may read the

@@ -6,18 +6,23 @@ use crate::privacy::hash_key::HashKey;
 /// The beginning of a replacement. The name of a rule follows, and then a tag, if there is one, and a bracket.
 const REPLACEMENT: &str = "[redacted:";
 
+/// The number of bytes of the tag of a text, which is there for people.
+pub(super) const TAG: usize = 4;
+/// The number of bytes of the tag in the name of a group, of which no two may be equal.
+pub(super) const NAME_TAG: usize = 12;
+
 /// The maximum number of bytes of a replacement. The name of a rule has at most 50.
-const LONGEST: usize = REPLACEMENT.len() + 50 + 10;
+const LONGEST: usize = REPLACEMENT.len() + 50 + 2 + 2 * NAME_TAG;
 
 impl Redactor {
-    /// Returns a text from `start` on with replacements for these spans, whose tags are made with a key if there is one.
-    /// Returns none if there are no spans.
+    /// Returns a text from `start` on with replacements for these spans, whose tags are made with a key, and have so many bytes,
+    /// if there is one. Returns none if there are no spans.
     pub(super) fn replace(
         &self,
         text: &str,
         start: usize,
         spans: &[Span],
-        tags: Option<&HashKey>,
+        tags: Option<(&HashKey, usize)>,
     ) -> Option<String> {
         if spans.is_empty() {
             return None;
@@ -30,10 +35,10 @@ impl Redactor {
             redacted.push_str(&text[end..begin]);
             redacted.push_str(REPLACEMENT);
             redacted.push_str(self.name(span.rule));
-            if let Some(key) = tags {
+            if let Some((key, length)) = tags {
                 let hash = key.hash(&text.as_bytes()[begin..span.end]);
                 redacted.push(':');
-                redacted.extend(hash[..4].iter().map(|byte| format!("{byte:02x}")));
+                redacted.extend(hash[..length].iter().map(|byte| format!("{byte:02x}")));
             }
             redacted.push(']');
             end = span.end;
@@ -57,7 +62,8 @@ impl Redactor {
         let inside = text[..end].strip_prefix(REPLACEMENT)?;
         let (name, tag) = inside.split_once(':').map_or((inside, None), |(name, tag)| (name, Some(tag)));
         let is_tag = |tag: &str| {
-            tag.len() == 8 && tag.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+            [2 * TAG, 2 * NAME_TAG].contains(&tag.len())
+                && tag.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         };
         let is_rule =
             self.builtin.names.contains(&name) || self.custom_names.iter().any(|own| **own == *name);

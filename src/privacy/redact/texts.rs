@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::replacements::{NAME_TAG, TAG};
 use super::{MOST_SPANS, Redactor, Span, merge};
 use crate::http::clean::clean_json;
 use crate::privacy::hash_key::HashKey;
@@ -125,6 +126,18 @@ impl<'a> Redaction<'a> {
         self.replaced(text, start, &spans, tags)
     }
 
+    /// Returns the name of a group without its private spans, or none if it has none. It is short, so that it is read to its
+    /// end whatever else is in the event.
+    fn redacted_name(&mut self, name: &str) -> Option<String> {
+        if let Some(bytes) = &mut self.counted {
+            *bytes += name.len();
+            return None;
+        }
+        let spans = self.redactor.spans_of_name(name);
+        self.count(&spans);
+        self.redactor.replace(name, 0, &spans, Some((self.key, NAME_TAG)))
+    }
+
     /// Returns the number of spans that may still be replaced one by one.
     fn left(&self) -> usize {
         MOST_SPANS.saturating_sub(self.spans as usize)
@@ -143,7 +156,7 @@ impl<'a> Redaction<'a> {
         if is_over && !spans.is_empty() {
             return Some(WITHOUT_NAMES.to_owned());
         }
-        self.redactor.replace(text, start, spans, tags)
+        self.redactor.replace(text, start, spans, tags.map(|key| (key, TAG)))
     }
 
     /// Counts spans that are replaced.
@@ -367,7 +380,7 @@ impl Texts for OptionalName {
 
 impl GroupName for String {
     fn group_name(&mut self, redaction: &mut Redaction<'_>) {
-        if let Some(redacted) = redaction.redacted_from(self, 0, Some(redaction.key)) {
+        if let Some(redacted) = redaction.redacted_name(self) {
             *self = redacted;
         }
     }

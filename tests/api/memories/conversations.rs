@@ -126,6 +126,36 @@ async fn a_query_that_is_erased_for_its_age_leaves_no_word_either() {
 }
 
 #[tokio::test]
+async fn a_query_that_is_erased_while_something_is_suggested_for_it_leaves_no_word_either() {
+    for (held, is_erased_first) in [
+        ("lock table memory_suggests in exclusive mode", false),
+        ("lock table conversation_queries in exclusive mode", true),
+    ] {
+        let service = Service::open().await;
+        notes(&service).await;
+        let query = json!({"id": Uuid::from_u128(20), "query": "Why does AuthMiddleware refuse my JWT?"});
+        service.post("/v1/conversations/s/queries", &query).await.expect(201);
+        let held = service.holding(held).await;
+        let path = format!("/v1/records/{}", Uuid::from_u128(20));
+        let asked = async {
+            service.blocked(is_erased_first.into()).await;
+            suggest(&service, "s", &json!({"confidence_threshold": 0})).await
+        };
+        let erased = async {
+            service.blocked((!is_erased_first).into()).await;
+            service.delete(&path).await
+        };
+        let released = async {
+            service.blocked(2).await;
+            held.commit().await.expect("released");
+        };
+        let (found, erased, ()) = futures_util::join!(asked, erased, released);
+        assert_eq!((found["suggestions"].is_array(), &erased.expect(200)["queries"]), (true, &json!(1)));
+        assert_eq!(words(&service).await, "", "{is_erased_first}");
+    }
+}
+
+#[tokio::test]
 async fn a_query_with_the_id_of_an_erased_one_is_not_beside_its_verdicts() {
     let service = Service::open().await;
     notes(&service).await;
