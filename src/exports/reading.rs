@@ -14,7 +14,7 @@ use crate::sharing::Shares;
 
 /// The time after which an export that waits for a row lets another one wait in its place. A row that has begun to come takes
 /// less.
-const SLICE: Duration = Duration::from_secs(1);
+const SLICE: Duration = Duration::from_millis(100);
 
 /// Makes the places of exports that wait for a row: one for each project, and two in all.
 pub(super) fn arrivals() -> Shares {

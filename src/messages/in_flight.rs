@@ -57,12 +57,15 @@ impl InFlight {
     }
 
     /// Renews the leases of all sends that this server performs, and ends the calls of those that were cancelled by way of
-    /// another server. A lease of which most is left stays as it is.
+    /// another server. A lease of which most is left stays as it is, and so does one that an erasure holds: those of other projects
+    /// do not wait for it.
     pub async fn renew(&self, db: &PgPool) -> Result<()> {
         const SQL: &str = "
             with renewed as (
-                update sends set lease_until = now() + interval '1 minute'
-                where project = $1 and id = any($2) and state = 'sending' and lease_until < now() + interval '40 seconds'
+                update sends set lease_until = now() + interval '1 minute' where project = $1 and id in (
+                    select id from sends where project = $1 and id = any($2) and state = 'sending'
+                        and lease_until < now() + interval '40 seconds'
+                    for no key update skip locked)
             )
             select id, error from sends where project = $1 and id = any($2) and stage = 'cancelled'";
         let mut projects: HashMap<Arc<str>, Vec<Uuid>> = HashMap::new();

@@ -75,7 +75,9 @@ pub(super) async fn unknown_messages<'a>(
     project: &str,
     mut messages: Vec<MessageRow<'a>>,
 ) -> sqlx::Result<Vec<MessageRow<'a>>> {
-    const KNOWN: &str = "select id from sent_messages where project = $1 and id = any($2)";
+    // The plan may have been made when there were few messages, and is to ask the index for each all the same.
+    const KNOWN: &str = "
+        select m.id from unnest($2::uuid[]) as new (id) join sent_messages m on m.project = $1 and m.id = new.id";
     if length(&messages) > FEW {
         let ids: Vec<_> = messages.iter().map(|row| row.id).collect();
         let known: Vec<Uuid> =

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
 use super::{overflow, pair, patch, recorded, service};
-use crate::support::program::interrupt;
+use crate::support::program::{InFlight, interrupt};
 use crate::support::{Service, assert_whole, column, with};
 
 /// Makes a send over all pairs; its address and body.
@@ -387,6 +387,34 @@ async fn what_somebody_changes_in_one_project_delays_the_end_of_no_abandoned_sen
     }
     interrupt_all().await;
     assert_eq!(state("busy", &of_busy).await, "error");
+}
+
+#[tokio::test]
+async fn the_lease_of_a_send_is_renewed_whatever_holds_that_of_another_project() {
+    let service = service().await;
+    service.project("busy").await;
+    let in_flight = std::sync::Arc::new(InFlight::default());
+    let mut flights = Vec::new();
+    for project in ["busy", "default"] {
+        let send = json!({"mode": "record", "model": "m", "user_text": "q"});
+        let headers = [("gleaner-project", project)];
+        let window = json!({"context_window": 1_000});
+        service.call(Method::PUT, "/v1/models/m", &headers, Some(&window)).await;
+        let made = service.call(Method::POST, "/v1/sends", &headers, Some(&send)).await.expect(201);
+        let id = made["id"].as_str().and_then(|id| id.parse().ok()).expect("an id");
+        flights.push(in_flight.begin(&project.into(), id));
+    }
+    sqlx::query("update sends set lease_until = now()").execute(service.pool()).await.expect("a short lease");
+    let change = service.holding("select from sends where project = 'busy' for update").await;
+    let renewing = tokio::time::timeout(std::time::Duration::from_mins(1), in_flight.renew(service.pool()));
+    renewing.await.expect("it waits for nobody").expect("renewed");
+    let sql = "select project from sends where lease_until > now() + interval '30 seconds'";
+    let renewed: Vec<String> = sqlx::query_scalar(sql).fetch_all(service.pool()).await.expect("projects");
+    assert_eq!(renewed, ["default"]);
+    change.commit().await.expect("ends");
+    in_flight.renew(service.pool()).await.expect("renewed");
+    let renewed: Vec<String> = sqlx::query_scalar(sql).fetch_all(service.pool()).await.expect("projects");
+    assert_eq!(renewed.len(), 2);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ pub(crate) use gleaner::exports::snapshots::build::build_due;
 pub(crate) use gleaner::exports::stream::Limits;
 pub(crate) use gleaner::http::params::from_pairs;
 pub(crate) use gleaner::http::serve::{Limits as Connections, serve};
+pub(crate) use gleaner::messages::in_flight::InFlight;
 pub(crate) use gleaner::messages::lease::interrupt;
 pub(crate) use gleaner::messages::models::{self, Catalog};
 pub(crate) use gleaner::privacy::capture::Capture;
