@@ -61,6 +61,8 @@ pub struct Keyring {
     /// The places of projects at administering, such as at erasures, which wait for locks.
     administering: Shares,
     work: Arc<Work>,
+    /// The places at looking up keys in the database: those that anybody may make up, and those that were known lately.
+    looking_up: [Semaphore; 2],
     projects: Mutex<KnownProjects>,
     /// The places of projects at being read, one for each, so that requests that come together read it once.
     reading_projects: Shares,
@@ -88,6 +90,7 @@ impl Keyring {
             reading: Shares::with_total(connections.div_ceil(2), connections),
             administering: Shares::with_total(connections.div_ceil(8), connections.div_ceil(4)),
             work,
+            looking_up: [(); 2].map(|()| Semaphore::new(connections.div_ceil(8))),
             projects: Mutex::default(),
             reading_projects: Shares::with_total(1, Semaphore::MAX_PERMITS),
             defaults,
@@ -289,6 +292,12 @@ impl Keyring {
         else {
             return Err(unknown);
         };
+        // Strangers do not keep connections from others, and whoever hangs up waits for none.
+        let is_known = self.keys.lock().expect("never poisoned").contains_key(&hash);
+        let place = timeout(PATIENCE, self.looking_up[usize::from(is_known)].acquire());
+        let place = while_wanted(place).await;
+        let _place =
+            place.map_err(|_| Error::Unavailable("the key could not be looked up in time; try again"))?;
         let changes = self.changes.load(Ordering::SeqCst);
         let candidates = keys::by_prefix(&self.db, prefix).await?;
         let found = candidates.into_iter().find(|key| bool::from(key.hash.as_slice().ct_eq(&hash)));

@@ -3,6 +3,7 @@
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -100,6 +101,23 @@ async fn a_wrong_key_is_no_key() {
             answer.refused(401, &[]);
         }
     }
+}
+
+#[tokio::test]
+async fn wrong_keys_keep_connections_from_nobody() {
+    let (service, known) = Service::closed().await;
+    call(&service, &known, Method::GET, LOGS, None).await.expect(200);
+    let held = service.holding("lock table keys in access exclusive mode").await;
+    let wrong: Vec<_> = (0..60).map(|number| format!("glnr_wrong{number:045}")).collect();
+    let strangers = join_all(wrong.iter().map(|key| call(&service, key, Method::GET, LOGS, None)));
+    let others = async {
+        service.blocked(1).await;
+        let listed = call(&service, &known, Method::GET, LOGS, None).await;
+        held.commit().await.expect("released");
+        listed.expect(200)
+    };
+    let (refused, _) = futures_util::join!(strangers, others);
+    assert!(refused.iter().all(|answer| answer.status == 401));
 }
 
 #[tokio::test]
