@@ -280,10 +280,8 @@ impl Keyring {
 
     async fn find(&self, secret: &str) -> Result<Arc<ApiKey>> {
         let hash: [u8; 32] = Sha256::digest(secret).into();
-        if let Some((seen, key)) = self.keys.lock().expect("never poisoned").get(&hash)
-            && seen.elapsed() < FRESH
-        {
-            return Ok(Arc::clone(key));
+        if let Some(key) = self.fresh_key(&hash) {
+            return Ok(key);
         }
         let unknown = Error::Unauthorized("the key is not known to this server");
         // Keys are printable. Basic allows a NUL, but Postgres refuses it in a comparison.
@@ -298,6 +296,10 @@ impl Keyring {
         let place = while_wanted(place).await;
         let _place =
             place.map_err(|_| Error::Unavailable("the key could not be looked up in time; try again"))?;
+        // Of those who send the same key, the first looks it up for all.
+        if let Some(key) = self.fresh_key(&hash) {
+            return Ok(key);
+        }
         let changes = self.changes.load(Ordering::SeqCst);
         let candidates = keys::by_prefix(&self.db, prefix).await?;
         let found = candidates.into_iter().find(|key| bool::from(key.hash.as_slice().ct_eq(&hash)));
@@ -308,6 +310,12 @@ impl Keyring {
         }
         drop(keys);
         Ok(key)
+    }
+
+    /// Returns a key that was looked up recently.
+    fn fresh_key(&self, hash: &[u8; 32]) -> Option<Arc<ApiKey>> {
+        let keys = self.keys.lock().expect("never poisoned");
+        keys.get(hash).filter(|(seen, _)| seen.elapsed() < FRESH).map(|(_, key)| Arc::clone(key))
     }
 
     /// Finds the project that a request is about.

@@ -1,7 +1,7 @@
 //! The database: how to reach it and keep its schema up to date ([`pool`], [`wait`], [`migrate()`]), the
 //! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`replays`],
-//! [`retry`], [`receipt`]), read ([`rows`]) and erased ([`aged`], [`erased`]), and what
-//! becomes of those who wait for a connection that is dead ([`silence`]).
+//! [`retry`], [`receipt`]), read ([`rows`]) and erased ([`aged`], [`erased`]), what serves a connection ([`process`]), and
+//! what becomes of those who wait for a connection that is dead ([`silence`]).
 
 pub mod aged;
 pub mod embedded;

@@ -1,7 +1,7 @@
 //! What is done about connections that die without a word, because the machine of the database loses power, say, or because
 //! something between the machines forgets them. The library (sqlx 0.9) cannot have the kernel test its connections, and would
-//! wait for ever for the end of a statement. Postgres therefore ends every statement of requests and of work in the background that
-//! takes longer than a limit, and work of which nothing is heard for longer than that is given up.
+//! wait for ever for the end of a statement. Postgres therefore ends every statement of requests and of work in the
+//! background that takes longer than a limit, and work of which nothing is heard for longer than that is given up.
 
 use std::future::poll_fn;
 use std::io;

@@ -254,7 +254,9 @@ columns! {
 
 /// A memory with the response that it is part of and its rank in it.
 struct ShownRow<'a> {
-    suggest: &'a SuggestRow<'a>,
+    suggest: &'a Suggest,
+    /// See [`SuggestRow`].
+    has_words: bool,
     shown: &'a Shown,
     rank: i32,
     /// The revision of the memory's content. None if it was erased meanwhile.
@@ -265,7 +267,7 @@ impl ShownRow<'_> {
     /// Returns the reason, which has words of the memory and of the queries, and is erased with them.
     fn reason(&self) -> Option<&str> {
         let reason = self.shown.reason.as_str();
-        self.revision.and(Some(reason)).filter(|reason| !reason.is_empty() && self.suggest.has_words)
+        self.revision.and(Some(reason)).filter(|reason| !reason.is_empty() && self.has_words)
     }
 }
 
@@ -273,13 +275,13 @@ columns! {
     /// The columns of a memory that is suggested.
     struct Suggestions<'a>(ShownRow<'a>);
     |row| {
-        "id": "uuid" = row_id(&row.suggest.suggest.session, row.shown.memory),
-        "session_id": "text" = row.suggest.suggest.session.as_str(),
+        "id": "uuid" = row_id(&row.suggest.session, row.shown.memory),
+        "session_id": "text" = row.suggest.session.as_str(),
         "memory_id": "uuid" = row.shown.memory,
         "memory_revision": "int" = row.revision,
-        "suggest_id": "uuid" = row.suggest.suggest.id,
-        "query_id": "uuid" = row.suggest.suggest.query(),
-        "intent_type": "text" = row.suggest.suggest.intent.intent_type,
+        "suggest_id": "uuid" = row.suggest.id,
+        "query_id": "uuid" = row.suggest.query(),
+        "intent_type": "text" = row.suggest.intent.intent_type,
         "source_type": "text" = row.shown.source_type,
         "rank": "int" = row.rank,
         "confidence": "float8" = row.shown.confidence,
@@ -339,9 +341,9 @@ pub(super) async fn insert_suggests(
     let mut shown: Vec<_> = rows
         .iter()
         .filter(|row| made.contains(&row.suggest.id))
-        .flat_map(|suggest| {
-            let row = |(rank, shown)| ShownRow { suggest, shown, rank, revision: None };
-            (1..).zip(&suggest.suggest.shown).map(row)
+        .flat_map(|&SuggestRow { suggest, has_words }| {
+            let row = move |(rank, shown)| ShownRow { suggest, has_words, shown, rank, revision: None };
+            (1..).zip(&suggest.shown).map(row)
         })
         .collect();
     if !shown.is_empty() {
