@@ -33,8 +33,11 @@ pub use rules::RedactRules;
 pub use secrets::issuers;
 pub use texts::{GroupName, Redaction, Texts};
 
+/// The name of the built-in rule of passwords, keys and tokens.
+const SECRETS: &str = "secrets";
+
 /// The names of the built-in rules.
-pub const BUILTIN: [&str; 4] = ["secrets", "emails", "ips", "home-paths"];
+pub const BUILTIN: [&str; 4] = [SECRETS, "emails", "ips", "home-paths"];
 
 /// The name that all rules of projects have in metrics.
 pub const CUSTOM: &str = "custom";
@@ -194,9 +197,9 @@ impl std::fmt::Debug for Redactor {
 /// Returns whether the rule `secrets` finds something in a text that is of no project and would be logged.
 #[must_use]
 pub fn has_secret(text: &str) -> bool {
-    static SECRETS: LazyLock<Redactor> =
-        LazyLock::new(|| Redactor::new(&["secrets"], &[], None).expect("there is no custom rule"));
-    SECRETS.may_match(text) && !SECRETS.of_builtin(text).is_empty()
+    static REDACTOR: LazyLock<Redactor> =
+        LazyLock::new(|| Redactor::new(&[SECRETS], &[], None).expect("there is no custom rule"));
+    REDACTOR.may_match(text) && !REDACTOR.of_builtin(text).is_empty()
 }
 
 /// A span of a text that will be replaced.
@@ -450,7 +453,7 @@ fn processor_time() -> Duration {
 /// Returns the patterns of a built-in rule.
 fn patterns(name: &str) -> Vec<Pattern> {
     match name {
-        "secrets" => secrets::patterns(),
+        SECRETS => secrets::patterns(),
         "emails" => vec![Pattern::matches(
             &["@"],
             r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b",

@@ -1,5 +1,7 @@
 //! Whether a text looks random, as passwords and keys that a machine has made do.
 
+use super::replacements::without_replacements;
+
 /// The logarithm, in quarters of a bit, of how much more frequent each letter is in random texts than in words.
 const LETTERS: [i32; 26] =
     [-4, 4, -2, 0, -6, 4, 2, 2, -2, 10, 8, 0, 2, -4, -4, 0, 10, -4, -4, -6, 2, 6, 8, 10, 6, 10];
@@ -70,6 +72,7 @@ impl Kinds {
 
 /// Returns whether a text looks random, rather than like words, names or paths.
 pub(super) fn is_random(text: &str) -> bool {
+    let text = without_replacements(text);
     let text = text.trim_end_matches(['=', '.', ':']);
     if text.len() < SHORTEST || text.contains("://") || has_brackets(text) {
         return false;

@@ -1,6 +1,11 @@
 //! What private spans are replaced with, and how a replacement is told from other text.
 
-use super::{Redactor, Span};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{Redactor, Span, builtin};
 use crate::privacy::hash_key::HashKey;
 
 /// The beginning of a replacement. The name of a rule follows, and then a tag, if there is one, and a bracket.
@@ -69,6 +74,14 @@ impl Redactor {
             self.builtin.names.contains(&name) || self.custom_names.iter().any(|own| **own == *name);
         (is_rule && tag.is_none_or(is_tag)).then_some(end + 1)
     }
+}
+
+/// Returns a text without what looks like replacements in it, the last of which may be cut off. Their tags say nothing of the
+/// text around them.
+pub(super) fn without_replacements(text: &str) -> Cow<'_, str> {
+    static REPLACEMENTS: LazyLock<Regex> =
+        LazyLock::new(|| builtin(r"\[redacted:[a-z0-9-]{1,50}(?::[0-9a-f]{0,24})?(?:\]|$)"));
+    if text.contains(REPLACEMENT) { REPLACEMENTS.replace_all(text, "") } else { text.into() }
 }
 
 #[cfg(test)]
@@ -141,6 +154,34 @@ mod tests {
             "[redacted: acme]",
         ] {
             assert_eq!(redactor.replacement(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_not_private_for_the_replacements_in_it() {
+        let (redactor, key) = (redactor(None), HashKey::new(vec![7; 32]));
+        for text in [
+            r#"{"token":"][redacted:digits:7f309c2b84bccc41bb76e913]"}"#,
+            r#"{"token":"]configuration[redacted:digits:7f309c2b84bccc41bb76e913]"}"#,
+            r#"password = "]a[redacted:acme]b[redacted:digits:7f309c2b84bccc41bb76e913]c""#,
+        ] {
+            for (mut text, before) in
+                [(text.to_owned(), text), (format!("see {text}"), &format!("see {text}"))]
+            {
+                text.texts(&mut Redaction::new(&redactor, &key));
+                assert_eq!(text, before);
+            }
+        }
+        for (text, expected) in [
+            (r#"password = "]mT9x2Lq[redacted:acme]Wz7RfK4""#, r#"password = "[redacted:secrets]""#),
+            (
+                r#"token = "[redacted:acme] a[ password=mT9x2LqWz7RfK4 b""#,
+                r#"token = "[redacted:acme] a[ password=[redacted:secrets] b""#,
+            ),
+        ] {
+            let mut text = text.to_owned();
+            text.texts(&mut Redaction::new(&redactor, &key));
+            assert_eq!(text, expected);
         }
     }
 

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use super::custom::Expression;
-use super::{BUILTIN, Redactor, processor_time};
+use super::{BUILTIN, Redactor, SECRETS, processor_time};
 use crate::error::{Error, Result};
 use crate::http::{Check, Checks, null_as_default};
 use crate::privacy::hash_key::HashKey;
@@ -59,7 +59,7 @@ pub struct CustomRule {
 
 impl Default for RedactRules {
     fn default() -> Self {
-        Self { builtin: vec!["secrets".to_owned()], custom: Vec::new(), tag: false }
+        Self { builtin: vec![SECRETS.to_owned()], custom: Vec::new(), tag: false }
     }
 }
 
