@@ -20,6 +20,12 @@ use crate::outage::Outage;
 use crate::state::App;
 use crate::telemetry;
 
+/// How old the answer of `/readyz` may be.
+pub(crate) const FRESH_READINESS: Duration = Duration::from_millis(100);
+
+/// How old the size of the database in the metrics may be.
+pub(crate) const FRESH_SIZE: Duration = Duration::from_secs(1);
+
 /// Returns the endpoints for those who run the service.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -125,14 +131,15 @@ async fn get_readiness(State(app): State<App>) -> Result<axum::Json<Status>> {
     if app.is_stopping() {
         return Err(Error::Unavailable("the server is stopping"));
     }
-    match tokio::time::timeout(Duration::from_secs(2), db::expect_ready(&app.db)).await {
-        Ok(Ok(())) => match app.writer.outage() {
-            Some(outage) => Err(Error::Unavailable(outage.state())),
-            None => Ok(axum::Json(Status { status: "ready" })),
-        },
-        Ok(Err(error @ Error::Unavailable(_))) => Err(error),
-        _ => Err(Error::Unavailable(Outage::Unreachable.state())),
-    }
+    let unready = app.unready.answer(async || {
+        match tokio::time::timeout(Duration::from_secs(2), db::expect_ready(&app.db)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(Error::Unavailable(reason))) => Some(reason),
+            _ => Some(Outage::Unreachable.state()),
+        }
+    });
+    let reason = unready.await.or_else(|| app.writer.outage().map(Outage::state));
+    reason.map_or(Ok(axum::Json(Status { status: "ready" })), |reason| Err(Error::Unavailable(reason)))
 }
 
 /// The program that answers, and its version.
@@ -157,7 +164,10 @@ async fn get_version() -> axum::Json<Version> {
     responses((status = 200, description = "The metrics", content_type = "text/plain", body = String), Refusals))]
 async fn get_metrics(State(app): State<App>, _: MayMeasure) -> impl IntoResponse {
     // Metrics are most needed when the database is slow, so they do not wait long for its size.
-    if let Ok(Ok(bytes)) = tokio::time::timeout(Duration::from_secs(1), db::size(&app.db)).await {
+    let size = app
+        .database_size
+        .answer(async || tokio::time::timeout(Duration::from_secs(1), db::size(&app.db)).await.ok()?.ok());
+    if let Some(bytes) = size.await {
         metrics::gauge!("gleaner_database_size_bytes").set(bytes as f64);
     }
     telemetry::measure_process();

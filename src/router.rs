@@ -127,7 +127,9 @@ pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
         .layer(MapRequestLayer::new(without_unfit_id))
         .layer(SetRequestIdLayer::new(REQUEST_ID, NewRequestId))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(log_failure))
         .layer(middleware::from_fn(async |request: Request, next: Next| {
+            let started = Instant::now();
             let refused = Refused::of(&request);
             let provider = refusal::api_of(request.uri().path());
             let mut response = next.run(request).await;
@@ -135,6 +137,7 @@ pub fn starting(waiting_for: watch::Receiver<String>) -> Router {
                 Some(provider) => refusal::render(provider, &refused, &mut response),
                 None => refused.render(&mut response),
             }
+            telemetry::log_request(response.status().as_u16(), started.elapsed());
             end_line(response)
         }));
     health::early().fallback(refuse).layer(layers)

@@ -18,6 +18,7 @@ use crate::embeddings::Embedder;
 use crate::erasure::retention::Retention;
 use crate::exports::snapshots::build::Snapshots;
 use crate::exports::stream::{self, Exports};
+use crate::health;
 use crate::http;
 use crate::http::memory::Budget;
 use crate::http::serve::Limits;
@@ -30,7 +31,7 @@ use crate::retrieval::Samples;
 use crate::router::{router, starting};
 use crate::searches::expiry::Expiry;
 use crate::searches::intake_pool::IntakePool;
-use crate::sharing::{self, Shares, Work};
+use crate::sharing::{self, Shares, SingleFlight, Work};
 use crate::state::{App, State};
 use crate::telemetry;
 use crate::writer::{self, Writer};
@@ -164,6 +165,8 @@ impl Running {
             help_patience: settings.help_patience,
             longest_statement: longest,
             stopping: AtomicBool::new(false),
+            unready: SingleFlight::new(health::FRESH_READINESS),
+            database_size: SingleFlight::new(health::FRESH_SIZE),
             metrics: telemetry::recorder(),
         }));
         Self { app, writing, tasks, writer_db }

@@ -19,7 +19,7 @@ use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;
 use crate::retrieval::Samples;
 use crate::searches::intake_pool::IntakePool;
-use crate::sharing::{Entry, Place, Shares, Work};
+use crate::sharing::{Entry, Place, Shares, SingleFlight, Work};
 use crate::writer::Writer;
 
 /// The state that handlers share. Clones refer to the same state.
@@ -70,6 +70,10 @@ pub struct State {
     pub longest_statement: LongestStatement,
     /// Whether the server has begun to stop, so that it no longer reports itself as ready.
     pub(crate) stopping: AtomicBool,
+    /// Why the database cannot be used, if it cannot, as of the last time that somebody asked.
+    pub(crate) unready: SingleFlight<Option<&'static str>>,
+    /// The number of bytes of the database, if it could be learnt the last time that somebody asked.
+    pub(crate) database_size: SingleFlight<Option<i64>>,
     /// The recorder of this process's metrics.
     pub metrics: PrometheusHandle,
 }

@@ -1,9 +1,11 @@
 //! What all projects share: a limit on concurrent work of one kind ([`Shares`]), the processors ([`Work`]), and threads for
-//! work that takes long ([`apart`]), or else pauses in it ([`Pauses`]). Requests hold what they have of it even if their
+//! work that takes long ([`apart`]), or else pauses in it ([`Pauses`]), and answers to questions about the server
+//! ([`SingleFlight`]). Requests hold what they have of it even if their
 //! clients hang up ([`in_full`]).
 
 mod entry;
 mod hang_ups;
+mod single_flight;
 mod threads;
 mod work;
 
@@ -15,6 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use entry::Entry;
 pub use hang_ups::{in_full, while_wanted};
+pub use single_flight::SingleFlight;
 pub use threads::{Pauses, apart, joined};
 pub use work::{Kind, Limits, Served, Turn, Work};
 

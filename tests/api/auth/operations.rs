@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, header};
+use futures_util::future::join_all;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 
@@ -86,6 +87,22 @@ async fn a_server_whose_database_takes_no_writes_is_not_ready() {
     let other = service.another();
     let problem = other.get("/readyz").await.expect(503);
     assert_eq!(problem["detail"], "the database is read-only");
+}
+
+#[tokio::test]
+async fn those_who_ask_whether_the_server_is_ready_share_one_look_and_keep_connections_from_nobody() {
+    let service = Service::open().await;
+    let held = service.holding("lock table _sqlx_migrations in access exclusive mode").await;
+    let probes = join_all((0..60).map(|_| service.get("/readyz")));
+    let others = async {
+        service.blocked(1).await;
+        service.get("/v1/generations").await.expect(200);
+        service.blocked(1).await;
+        held.commit().await.expect("released");
+    };
+    let (answers, ()) = futures_util::join!(probes, others);
+    // Whoever has waited for two seconds, on a machine that is busy, is told that the server is not ready.
+    assert!(answers.iter().all(|answer| [200, 503].contains(&answer.status.as_u16())));
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn a_server_listens_before_its_database_is_there_and_says_what_it_waits_fo
     let folder = folder();
     // The port of discard, where nothing listens.
     let url = "postgres://gleaner:secret@127.0.0.1:9/gleaner";
-    let server = Logged::start(&folder, "", &[("DATABASE_URL", url)]);
+    let server = Logged::start(&folder, " --log-requests true", &[("DATABASE_URL", url)]);
     assert_eq!(server.until("/healthz", 200).await["status"], "ok");
     assert_eq!(server.until("/version", 200).await["name"], "gleaner");
     eventually("the reason is known", async || {
@@ -87,6 +87,8 @@ async fn a_server_listens_before_its_database_is_there_and_says_what_it_waits_fo
     assert_eq!(problem["instance"].as_str().map(str::len), Some(36));
     assert_eq!(server.until("/v1/generations", 503).await["detail"], problem["detail"]);
     let (out, log) = server.stop();
+    let is_logged = |line: &str| line.contains("path=\"/v1/generations\"") && line.contains("status=503");
+    assert!(log.lines().any(is_logged), "{log}");
     assert_eq!(out, "");
     assert!(log.contains("127.0.0.1:9 cannot be reached: Connection refused"), "{log}");
     assert_eq!(log.matches("cannot be reached").count(), 1, "the same reason is logged once: {log}");
