@@ -210,5 +210,5 @@ comment on table sent_messages is 'Messages that went through the gateway, each 
 comment on column sent_messages.id is 'Keyed hash of the session, the parent and the message. At the end of a send: its id.';
 comment on column sent_messages.parent is 'The message before it. The foreign key locks it, so that a new row never follows one that is being erased. It is looked up by an index without the project: the planner takes a new project to have a single row.';
 comment on column sent_messages.turn is 'The human message that this one is or follows, also one beside the result of a tool: pairs.turn. Null before the first.';
-comment on column sent_messages.content is 'Keyed hash of the session and the message, by which copies are found that clients send without what came before. Null at the end of a send.';
+comment on column sent_messages.content is 'Keyed hash of the session and the message, or what a person says in it, by which copies are found that clients send without what came before or with something else beside it. Null at the end of a send.';
 comment on column sent_messages.message is 'Null: erased with its pair, or the end of a send.';

@@ -126,10 +126,11 @@ impl Writing {
         if !self.shows_record() {
             return Ok(Shown::Minimal);
         }
-        let shown = async {
+        // A request is as large as the largest of its parts that is not in a box, and many show nothing.
+        let shown = Box::pin(async {
             let _place = self.app.place_at_reading(&self.caller.project).await?;
             record().await
-        };
+        });
         match shown.await {
             Err(Error::TooLarge(_) | Error::Unavailable(_)) => Ok(Shown::Minimal),
             shown => Ok(Shown::Record(shown?)),

@@ -5,6 +5,7 @@ pub mod failures;
 pub mod keyring;
 pub mod keys;
 pub mod last_used;
+pub mod noted;
 pub mod rates;
 pub mod routes;
 

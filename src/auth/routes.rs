@@ -5,15 +5,13 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use clap::ValueEnum as _;
 use serde::Serialize;
-use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
-use super::{Admin, Caller};
-use crate::audit::{self, Action};
+use super::{Admin, Caller, noted};
 use crate::db;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, NoFilter, Page, PageParams};
@@ -64,9 +62,7 @@ async fn create_key(
     let secret = Secret::random()?;
     let mut transaction = db::begin(&app.db).await?;
     let row = keys::insert(&mut transaction, project, &key, &secret).await?;
-    let details =
-        json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
-    audit::note(&mut transaction, project, &caller.actor(), Action::KeyMade, details).await?;
+    noted::made(&mut transaction, &row, &caller.actor()).await?;
     transaction.commit().await?;
     app.keyring.refresh();
     Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
@@ -96,8 +92,7 @@ async fn revoke_key(
     let key = own_key(&app, &caller, id).await?;
     let mut transaction = db::begin(&app.db).await?;
     keys::revoke(&mut *transaction, id).await?;
-    let details = json!({"key": id, "name": key.name});
-    audit::note(&mut transaction, &key.project, &caller.actor(), Action::KeyRevoked, details).await?;
+    noted::revoked(&mut transaction, &key.project, (id, &key.name), &caller.actor()).await?;
     transaction.commit().await?;
     app.keyring.refresh();
     Ok(StatusCode::NO_CONTENT)
@@ -120,9 +115,7 @@ async fn rotate_key(
     let secret = Secret::random()?;
     let mut transaction = db::begin(&app.db).await?;
     let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
-    let details =
-        json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": rotation.old_expires_at});
-    audit::note(&mut transaction, &row.project, &caller.actor(), Action::KeyRotated, details).await?;
+    noted::rotated(&mut transaction, &row, (id, &rotation), &caller.actor()).await?;
     transaction.commit().await?;
     app.keyring.refresh();
     Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))

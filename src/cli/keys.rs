@@ -5,17 +5,14 @@ use std::process::ExitCode;
 use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
-use serde_json::json;
-use sqlx::PgConnection;
 use ureq::http::Method;
 use uuid::Uuid;
 
 use super::client::Client;
 use super::target::{Found, Missing, Target};
 use super::words;
-use crate::audit;
-use crate::auth::Actor;
 use crate::auth::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
+use crate::auth::{Actor, noted};
 use crate::db;
 use crate::http::Checks;
 use crate::projects;
@@ -172,8 +169,7 @@ impl Action {
                 })?;
                 let mut transaction = db::begin(&db).await?;
                 let row = keys::insert(&mut transaction, &project, &new, &secret).await?;
-                let details = json!({"key": row.id, "name": row.name, "scopes": row.scopes, "expires_at": row.expires_at});
-                note(&mut transaction, &row, audit::Action::KeyMade, details).await?;
+                noted::made(&mut transaction, &row, &Actor::COMMAND_LINE).await?;
                 transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
@@ -183,9 +179,7 @@ impl Action {
                 let mut transaction = db::begin(&db).await?;
                 let rotation = Rotation { old_expires_at, expires_at };
                 let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
-                let details =
-                    json!({"key": row.id, "name": row.name, "old_key": id, "old_expires_at": old_expires_at});
-                note(&mut transaction, &row, audit::Action::KeyRotated, details).await?;
+                noted::rotated(&mut transaction, &row, (id, &rotation), &Actor::COMMAND_LINE).await?;
                 transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
@@ -195,8 +189,8 @@ impl Action {
                     bail!("there is no key {id}");
                 };
                 keys::revoke(&mut *transaction, id).await?;
-                note(&mut transaction, &row, audit::Action::KeyRevoked, json!({"key": id, "name": row.name}))
-                    .await?;
+                let revoked = (id, row.name.as_str());
+                noted::revoked(&mut transaction, &row.project, revoked, &Actor::COMMAND_LINE).await?;
                 transaction.commit().await?;
                 words::note(format_args!("revoked {id}"));
             }
@@ -204,16 +198,6 @@ impl Action {
         db.close().await;
         Ok(())
     }
-}
-
-/// Notes in the audit what was done to a key.
-async fn note(
-    connection: &mut PgConnection,
-    key: &ApiKey,
-    action: audit::Action,
-    details: serde_json::Value,
-) -> sqlx::Result<()> {
-    audit::note(connection, &key.project, &Actor::COMMAND_LINE, action, details).await
 }
 
 /// Prints a key that was just made: the secret alone on standard output.

@@ -16,9 +16,8 @@ use tokio::sync::watch;
 
 use super::client::{Presence, get_local, reachable};
 use super::{block_on, checked, client, embedded_settings, parse_url, words};
-use crate::audit::{self, Action};
-use crate::auth::Actor;
 use crate::auth::keys::{self, First, Secret};
+use crate::auth::{Actor, noted};
 use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
@@ -128,12 +127,10 @@ impl Options {
             let First { key: row, is_new, replaced } = keys::replace_first(&mut transaction, &key).await?;
             let actor = Actor { key: None, name: "GLEANER_ADMIN_KEY".into() };
             if is_new {
-                let details = serde_json::json!({"key": row.id, "name": row.name, "scopes": row.scopes});
-                audit::note(&mut transaction, &row.project, &actor, Action::KeyMade, details).await?;
+                noted::made(&mut transaction, &row, &actor).await?;
             }
             for id in replaced {
-                let details = serde_json::json!({"key": id, "name": row.name});
-                audit::note(&mut transaction, &row.project, &actor, Action::KeyRevoked, details).await?;
+                noted::revoked(&mut transaction, &row.project, (id, &row.name), &actor).await?;
             }
             transaction.commit().await?;
             if row.revoked_at.is_some() {

@@ -164,8 +164,8 @@ impl Asked {
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
         let mut sent = SentMessage::new(session, self.passed.messages.last(), remembered, message, raw);
         if let Some(said) = said {
+            sent.say(session, &said);
             self.user_text = said;
-            sent.turn = Some(sent.id);
             self.passed.said = Some(sent.content);
             // What is said beside the result of a tool is dropped with the call of the tool, and not before it.
             self.spoken = (!begins).then_some(sent.id);

@@ -143,8 +143,7 @@ pub(super) async fn finalize(
         format!(
             "with new as materialized (select {unnested})
             update generations g
-            set success = new.success, final_valid_dsl = case
-                    when has_text(coalesce(new.final_valid_dsl, last.program)) then coalesce(new.final_valid_dsl, last.program) end,
+            set success = new.success, final_valid_dsl = case when has_text(given.program) then given.program end,
                 error = new.error, instance_id = coalesce(new.instance_id, g.instance_id),
                 outcome_hash = new.outcome_hash, completed_at = new.completed_at
             from new
@@ -154,6 +153,7 @@ pub(super) async fn finalize(
                     and new.success and new.final_valid_dsl is null
                 order by a.attempt desc limit 1
             ) last on true
+            cross join lateral (select coalesce(new.final_valid_dsl, last.program) as program) given
             where g.project = $1 and g.id = new.id
                 and (not new.success or new.final_valid_dsl is not null or last.passed)
             returning g.id, g.success",

@@ -44,7 +44,8 @@ pub struct SentMessage {
     pub parent: Option<Uuid>,
     /// The human message that it is or follows, also one that stands beside the result of a tool.
     pub turn: Option<Uuid>,
-    /// Identifies the message in the session whatever came before it, which clients leave out when a conversation is long.
+    /// Identifies the message in the session whatever came before it, which clients leave out when a conversation is long. A
+    /// human message is identified by what the person says in it, because agents add something else each time.
     pub content: Uuid,
     /// The message as it was sent.
     pub message: Box<RawValue>,
@@ -71,6 +72,14 @@ impl SentMessage {
             turn: parent.and_then(|parent| parent.turn),
             content: derived_id(&[session, text.as_bytes()]),
             message,
+        }
+    }
+
+    /// Makes the message that of a person who says these words in it.
+    pub fn say(&mut self, session: Option<&str>, words: &str) {
+        self.turn = Some(self.id);
+        if !words.is_empty() {
+            self.content = derived_id(&[session.unwrap_or_default().as_bytes(), b"said", words.as_bytes()]);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::FRESH;
 use crate::error::{Error, Result};
+use crate::sharing::while_wanted;
 
 /// How many times as long as counting takes a count is good for, so that counting is a small part of all work.
 const RARE: u32 = 20;
@@ -49,7 +50,7 @@ impl Room {
         let _counting = match self.counting.try_lock() {
             Ok(counting) => counting,
             Err(_) if self.good_until(quota).is_some() => return Ok(()),
-            Err(_) => self.counting.lock().await,
+            Err(_) => while_wanted(self.counting.lock()).await,
         };
         if is_good() {
             return Ok(());

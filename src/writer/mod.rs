@@ -29,6 +29,7 @@ mod queue;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use sqlx::PgPool;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -205,7 +206,7 @@ impl Writer {
             let rest = events.split_off(together);
             let (mut verdicts, mut ready) = (Vec::with_capacity(together), Vec::with_capacity(together));
             for event in events {
-                let refused = self.look_up(tenant, &event).await.err();
+                let refused = if event.looks_up() { self.look_up(tenant, &event).await.err() } else { None };
                 if refused.is_none() {
                     ready.push(event);
                 }
@@ -229,14 +230,18 @@ impl Writer {
         written
     }
 
-    /// Looks up what an event refers to, as a request of its project that reads.
-    async fn look_up(&self, tenant: &Tenant, event: &Event) -> crate::error::Result<()> {
-        if event.looks_up() {
+    /// Looks up what an event refers to, as a request of its project that reads. It is in a box, because a request is as large
+    /// as the largest of its parts that is not, and few events look anything up.
+    fn look_up<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        event: &'a Event,
+    ) -> BoxFuture<'a, crate::error::Result<()>> {
+        Box::pin(async {
             let (db, places, work) = &self.reading;
             let _entered = Entry::to_read(&tenant.name, places, work).take().await?;
-            event.look_up(&mut *db.acquire().await?, &tenant.name).await?;
-        }
-        Ok(())
+            event.look_up(&mut *db.acquire().await?, &tenant.name).await
+        })
     }
 
     /// Returns how many events are waiting or being written.

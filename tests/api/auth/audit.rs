@@ -18,8 +18,13 @@ async fn changes_of_keys_and_settings_and_erasures_are_noted_with_who_and_when()
     let (service, operator) = Service::closed().await;
     let settings = json!({"capture": "full"});
     call(&service, &operator, Method::PUT, "/v1/projects/default", Some(settings)).await.expect(200);
-    let scopes = json!({"name": "ann", "scopes": ["admin", "write", "read"]});
-    let (ann, id) = make(&service, &operator, scopes).await;
+    let key = json!({
+        "name": "ann",
+        "scopes": ["admin", "write", "read"],
+        "expires_at": "2999-01-01T00:00:00Z",
+        "requests_per_second": 50,
+    });
+    let (ann, id) = make(&service, &operator, key).await;
     let named = |n: u128| {
         with(log(), &json!({"id": Uuid::from_u128(n), "session_id": "secret session", "created_at": 0}))
     };
@@ -61,11 +66,27 @@ async fn changes_of_keys_and_settings_and_erasures_are_noted_with_who_and_when()
     assert_eq!(entries[2]["key_id"], id);
     let details = column(entries, "details");
     assert_eq!(details[0], json!({"key": new, "name": "ann"}));
-    assert_eq!((&details[1]["key"], &details[1]["old_key"]), (&json!(new), &json!(id)));
+    let rotation = json!({
+        "key": new,
+        "name": "ann",
+        "scopes": ["admin", "write", "read"],
+        "expires_at": rotated["expires_at"],
+        "requests_per_second": 50,
+        "old_key": id,
+        "old_expires_at": null,
+    });
+    assert_eq!(details[1], rotation);
     assert_eq!((&details[2]["by"], &details[2]["erased"]["generations"]), (&json!("age"), &json!(0)));
     assert_eq!((&details[3]["by"], &details[3]["erased"]["generations"]), (&json!("session"), &json!(1)));
     assert_eq!((&details[4]["by"], &details[4]["id"]), (&json!("id"), &json!(Uuid::from_u128(2))));
-    assert_eq!(details[6]["scopes"], json!(["admin", "write", "read"]));
+    let made = json!({
+        "key": id,
+        "name": "ann",
+        "scopes": ["admin", "write", "read"],
+        "expires_at": "2999-01-01T00:00:00.000000Z",
+        "requests_per_second": 50,
+    });
+    assert_eq!(details[6], made);
     assert_eq!(details[7]["settings"]["capture"], "full");
     assert_eq!(details[8]["name"], "first");
     assert!(!service.dump().await.contains("secret session"), "what was erased is not in the audit");

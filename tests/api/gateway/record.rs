@@ -85,6 +85,31 @@ async fn a_pair_that_is_erased_leaves_no_text_in_requests_without_what_came_befo
 }
 
 #[tokio::test]
+async fn a_pair_that_is_erased_leaves_no_text_where_an_agent_has_put_something_else_beside_it() {
+    let (service, _) = provider::service().await;
+    let session = [("gleaner-session", "s")];
+    let body = |messages: &[Value]| json!({"model": "m", "max_tokens": 5, "messages": messages});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let human = |blocks: Vec<Value>| json!({"role": "user", "content": blocks});
+    let answer = |text: &str| json!({"role": "assistant", "content": text});
+    let (todo, date) =
+        (text("<system-reminder>todo</system-reminder>"), text("<system-reminder>date</system-reminder>"));
+    let one = text("needle one");
+    let mut messages = vec![human(vec![one.clone(), todo.clone()])];
+    call(&service, MESSAGES, &session, &body(&messages)).await.expect(200);
+    let pair = sent(&service).await["pair_id"].as_str().expect("an id").to_owned();
+    for beside in [vec![one.clone()], vec![date.clone(), one.clone()], vec![todo.clone(), one, date.clone()]]
+    {
+        messages = vec![human(beside), answer("needle answer"), human(vec![text("two"), todo.clone()])];
+        call(&service, MESSAGES, &session, &body(&messages)).await.expect(200);
+    }
+    service.delete(&format!("/v1/pairs/{pair}")).await.gone();
+    assert!(!service.dump().await.contains("needle"));
+    let later = sent(&service).await;
+    assert_eq!(later["messages"], json!([human(vec![text("two"), todo])]));
+}
+
+#[tokio::test]
 async fn a_pair_that_is_erased_after_its_send_leaves_no_text_in_requests_that_began_otherwise() {
     let (service, _) = provider::service().await;
     let request = |at: &str, texts: &[&str]| {
