@@ -146,7 +146,8 @@ create table sends (
 create index sends_created on sends (project, created_at desc, id desc);
 create index sends_age on sends (project, coalesce(completed_at, created_at));
 create index sends_session on sends (project, session_id, created_at) where session_id is not null;
-create index sends_in_progress on sends (project, model, created_at) where state = 'sending';
+create index sends_in_progress on sends (project, model, created_at)
+    where state = 'sending' or stage in ('cancelled', 'interrupted');
 create index sends_lease on sends (lease_until) where state = 'sending';
 
 comment on table sends is 'One send: what was predicted to fit, and what became of it. Its calls are rows of send_attempts, its pair is a row of pairs.';

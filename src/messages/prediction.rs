@@ -228,8 +228,9 @@ pub async fn quotas(
     limits: &ModelLimits,
     needed: i64,
 ) -> sqlx::Result<(Quota, Option<Name>)> {
-    // A send whose next call has not been reported uses what that call is estimated to. Calls of the same second, or minute of a
-    // day, are taken together.
+    // A send whose next call has not been reported uses what that call is estimated to. One that was cancelled, or whose server
+    // has gone, had a call under way of which the provider may have counted everything, unless the client makes the calls.
+    // Calls of the same second, or minute of a day, are taken together.
     const CALLS: &str = "
         with call as (
             select at, tokens from send_attempts
@@ -238,8 +239,9 @@ pub async fn quotas(
             select created_at, aut + system_tokens
                 + (select coalesce(sum(size), 0) from unnest(selected_tokens[trimmed_count + 1:]) size)
             from sends
-            where project = $1 and model = $2 and created_at > now() - $3 * interval '1 second' and state = 'sending'
-                and stage in ('initial', 'preflight', 'overflow_initial', 'overflow_retry')
+            where project = $1 and model = $2 and created_at > now() - $3 * interval '1 second' and (
+                state = 'sending' and stage in ('initial', 'preflight', 'overflow_initial', 'overflow_retry')
+                or stage in ('cancelled', 'interrupted') and mode <> 'record')
         )
         select min(greatest(floor(extract(epoch from now() - at)), 0))::bigint, count(*), sum(tokens)::bigint
         from call group by date_trunc($4, at) order by 1 desc";

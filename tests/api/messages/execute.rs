@@ -188,6 +188,27 @@ async fn a_client_that_hangs_up_cancels_its_send() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_under_way_when_its_send_was_cancelled_counts_in_quotas() {
+    let (service, asked) = provider::service().await;
+    super::model(&service, "slow", &json!({"context_window": 1_000, "rpm": 2})).await;
+    for reason in ["user", "client_gone"] {
+        let (id, task) = begun(&service, &asked).await;
+        if reason == "user" {
+            service.post(&format!("/v1/sends/{id}/cancel"), &json!({})).await.expect(200);
+        } else {
+            task.abort();
+        }
+        eventually("the send is cancelled", async || {
+            service.get(&format!("/v1/sends/{id}")).await.json()["error"]["reason"] == reason
+        })
+        .await;
+    }
+    let problem = service.post("/v1/sends", &send("slow", &json!({}))).await.refused(429, &[]);
+    assert_eq!(problem["quota"]["rpm"]["used"], 2);
+    assert_eq!(asked.calls(), 2);
+}
+
+#[tokio::test]
 async fn a_call_ends_whose_send_is_cancelled_by_way_of_another_server() {
     let (service, asked) = provider::service().await;
     let (id, task) = begun(&service, &asked).await;
