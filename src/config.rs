@@ -9,7 +9,7 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 
 use crate::embeddings::Embedder;
-use crate::exports::stream::Limits;
+use crate::exports::places::Limits;
 use crate::privacy::capture::Capture;
 
 /// The address that `serve` listens on if none is given.

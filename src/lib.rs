@@ -20,7 +20,7 @@
 //! | an agent | a file in [`agents`] and a line in its table `ALL`; new names of tools in `agents/tool.rs`, of hooks in `agents/hook.rs` |
 //! | a setting of the server | [`config`] |
 //! | a setting of a project | [`projects::Settings`]; a member of [`projects::Tenant`] brings it to requests and writers; [`searches::settings`] for learning |
-//! | a limit on requests | [`http::json`] for size, [`http::page`] for pages, [`exports::stream`] for exports |
+//! | a limit on requests | [`http::json`] for size, [`http::page`] for pages, [`exports::places`] for exports |
 //! | a timeout | [`server::Settings`], [`http::serve`] |
 //! | a limit on a field | its `#[schema]` and the `Check` of the body that has it ([`http::check`]), in the domain's `mod.rs` |
 //! | an error that clients see | [`error`] |

@@ -16,8 +16,8 @@ use crate::db;
 use crate::db::silence::LongestStatement;
 use crate::embeddings::Embedder;
 use crate::erasure::retention::Retention;
+use crate::exports::places::{self, Exports};
 use crate::exports::snapshots::build::Snapshots;
-use crate::exports::stream::{self, Exports};
 use crate::health;
 use crate::http;
 use crate::http::memory::Budget;
@@ -42,7 +42,7 @@ pub struct Settings {
     /// The maximum number of database connections for reading.
     pub connections: u32,
     /// Limits on exports.
-    pub exports: stream::Limits,
+    pub exports: places::Limits,
     /// The settings that apply where a project has none.
     pub defaults: Defaults,
     /// The memory for the bodies of requests, in MiB. The events of short ones may take half as much besides while they wait
@@ -78,7 +78,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             connections: 16,
-            exports: stream::Limits::default(),
+            exports: places::Limits::default(),
             defaults: Defaults::default(),
             body_memory: 256,
             most_connections: 4096,

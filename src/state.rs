@@ -13,7 +13,7 @@ use crate::auth::keyring::Keyring;
 use crate::db::silence::LongestStatement;
 use crate::embeddings::Embedder;
 use crate::error::{Error, Result};
-use crate::exports::stream::Exports;
+use crate::exports::places::Exports;
 use crate::http::memory::Budget;
 use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;

@@ -42,6 +42,10 @@ type KnownProjects = HashMap<Arc<str>, (Option<Instant>, Arc<Tenant>)>;
 /// The number of known projects above which those that were not read recently are forgotten.
 const MANY_PROJECTS: usize = 1_000;
 
+/// The number of bytes that the compiled rules of all known projects may take together. With more, some are forgotten, and
+/// compiled again when they are needed.
+const MOST_RULES: usize = 64 << 20;
+
 /// A cache of the keys and projects in the database.
 #[derive(Debug)]
 pub struct Keyring {
@@ -354,6 +358,7 @@ impl Keyring {
                 projects.retain(|_, (read, _)| read.is_some_and(|read| read.elapsed() < FRESH));
             }
             projects.insert(Arc::clone(&tenant.name), (Some(Instant::now()), Arc::clone(&tenant)));
+            forget_large(&mut projects, MOST_RULES, |tenant| tenant.policy.memory());
         }
         drop(projects);
         Ok(tenant)
@@ -364,6 +369,31 @@ impl Keyring {
         let projects = self.projects.lock().expect("never poisoned");
         let (read, tenant) = projects.get(name)?;
         read.is_some_and(|read| read.elapsed() < FRESH).then(|| Arc::clone(tenant))
+    }
+}
+
+/// If what is known takes more than `most` bytes, forgets what was read the longest time ago, until half of that is left.
+fn forget_large<T>(
+    known: &mut HashMap<Arc<str>, (Option<Instant>, T)>,
+    most: usize,
+    memory: impl Fn(&T) -> usize,
+) {
+    let mut taken: Vec<_> = known
+        .iter()
+        .map(|(name, (read, value))| (*read, Arc::clone(name), memory(value)))
+        .filter(|(.., bytes)| *bytes > 0)
+        .collect();
+    let mut total: usize = taken.iter().map(|(.., bytes)| bytes).sum();
+    if total <= most {
+        return;
+    }
+    taken.sort_unstable();
+    for (_, name, bytes) in taken {
+        if total <= most / 2 {
+            break;
+        }
+        known.remove(&name);
+        total -= bytes;
     }
 }
 
@@ -434,5 +464,36 @@ fn credential(headers: &HeaderMap) -> Result<Option<String>> {
             Ok(Some(user.split_once(':').map_or(user.as_str(), |(name, _)| name).to_owned()))
         }
         _ => Err(malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_much_is_forgotten_in_the_order_in_which_it_was_read() {
+        let now = Instant::now();
+        let at = |seconds| Some(now + Duration::from_secs(seconds));
+        let mut known: HashMap<Arc<str>, (Option<Instant>, usize)> = [
+            ("changed", (None, 10)),
+            ("old", (at(1), 30)),
+            ("small", (at(0), 0)),
+            ("newer", (at(2), 30)),
+            ("newest", (at(3), 40)),
+        ]
+        .map(|(name, value)| (name.into(), value))
+        .into();
+        let names = |known: &HashMap<Arc<str>, (Option<Instant>, usize)>| {
+            let mut names: Vec<_> = known.keys().map(ToString::to_string).collect();
+            names.sort_unstable();
+            names
+        };
+        forget_large(&mut known, 110, |bytes| *bytes);
+        assert_eq!(known.len(), 5);
+        forget_large(&mut known, 109, |bytes| *bytes);
+        assert_eq!(names(&known), ["newest", "small"]);
+        forget_large(&mut known, 39, |bytes| *bytes);
+        assert_eq!(names(&known), ["small"]);
     }
 }

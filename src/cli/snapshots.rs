@@ -23,8 +23,8 @@ use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::config::from_environment;
 use crate::db::silence::LongestStatement;
+use crate::exports::places::{Exports, Limits};
 use crate::exports::snapshots::{self, CHUNK, build, make, request, store};
-use crate::exports::stream::{Exports, Limits};
 use crate::{db, projects};
 
 /// The number of times that an interrupted download is resumed without progress.

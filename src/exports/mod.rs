@@ -1,9 +1,9 @@
 //! Exports: data sets, streamed. A [`Dataset`] says which rows it has and which example each row is. It is in the
 //! folder of its domain, and [`datasets`] lists all of them. [`mod@export`] fixes the rows of an export and their
-//! order, and [`stream`] sends them in bounded memory. [`format`](mod@format) and [`chat`] say how examples are
-//! written, [`schema`] describes a row, [`columns`] makes columns of rows, [`count`] counts rows, and [`profile`]
-//! describes all rows. [`split`], [`near`] and [`exclude`] find rows that share [texts](text), [`snapshots`] store
-//! exports as files, and [`routes`](mod@routes) has the endpoints.
+//! order, [`stream`] sends them to a [`reader`] in bounded memory, and [`places`] limits how many are sent at a time.
+//! [`format`](mod@format) and [`chat`] say how examples are written, [`schema`] describes a row, [`columns`] makes
+//! columns of rows, [`count`] counts rows, and [`profile`] describes all rows. [`split`], [`near`] and [`exclude`] find
+//! rows that share [texts](text), [`snapshots`] store exports as files, and [`routes`](mod@routes) has the endpoints.
 
 mod as_of;
 pub mod chat;
@@ -20,8 +20,10 @@ pub mod format;
 pub mod groups;
 pub mod near;
 pub mod params;
+pub mod places;
 pub mod profile;
 pub mod progress;
+pub mod reader;
 mod reading;
 pub mod routes;
 mod rows;

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::agents::is_said;
+use crate::agents::{is_asked_by_agent, is_said, is_told_by_agent};
 use crate::error::{Error, Result};
 use crate::http::clean::clean_json;
 use crate::messages::passed::{Passed, SentMessage};
@@ -24,7 +24,7 @@ pub(super) struct Asked {
     pub(super) model: String,
     /// The session that the body names. Claude Code sends it there.
     pub(super) session: Option<String>,
-    /// The last human message.
+    /// The last human message. It is empty if an agent asks for itself.
     pub(super) user_text: String,
     /// The system message, if it is not part of the list of messages.
     pub(super) system: Option<String>,
@@ -39,6 +39,8 @@ pub(super) struct Asked {
     messages_at: Vec<(Range<usize>, Option<usize>)>,
     /// The message after the last human one in which the person has said something beside the result of a tool.
     spoken: Option<Uuid>,
+    /// Whether a system message says that an agent asks for itself.
+    is_errand: bool,
 }
 
 /// The members of a body that are read.
@@ -115,8 +117,10 @@ impl Asked {
             list_at: list.map_or(0..0, |list| place(body, list.get())),
             messages_at: Vec::new(),
             spoken: None,
+            is_errand: false,
             session: own,
         };
+        asked.is_errand = asked.system.as_deref().is_some_and(is_told_by_agent);
         for part in asked.system.as_deref().into_iter().chain(read.tools.map(RawValue::get)) {
             asked.passed.overhead = asked.passed.overhead.and(Length::of(part));
         }
@@ -142,6 +146,11 @@ impl Asked {
             asked.passed.user = length;
         }
         asked.passed.turn = asked.spoken.or(asked.passed.turn);
+        if asked.is_errand || is_asked_by_agent(&asked.user_text) {
+            // Nobody has said anything new, and the answer is not one to what was said before. Copies are still found.
+            asked.user_text.clear();
+            asked.passed.turn = None;
+        }
         let newest = asked.passed.turns.len();
         for (_, turn) in &mut asked.messages_at {
             *turn = turn.filter(|turn| *turn < newest);
@@ -162,6 +171,7 @@ impl Asked {
         let begins = is_human(&message);
         let said = if begins { Some(own_text(&message["content"])) } else { said_beside_result(&message) };
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
+        self.is_errand |= stays && is_told_by_agent(&own_text(&message["content"]));
         let mut sent = SentMessage::new(session, self.passed.messages.last(), remembered, message, raw);
         if let Some(said) = said {
             sent.say(session, &said);

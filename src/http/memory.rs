@@ -155,6 +155,11 @@ impl Memory {
         let _ = self.0.project.set(Arc::clone(project));
     }
 
+    /// Returns the project whose memory this is, or an empty name before that is known.
+    pub(super) fn project(&self) -> Arc<str> {
+        self.0.project.get().map_or_else(|| "".into(), Arc::clone)
+    }
+
     /// Holds that the request is being served until its response is made, or until it waits for its client.
     pub fn is_served(&self, served: Served) {
         *lock(&self.0.served) = Some(served);

@@ -4,17 +4,22 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::LazyLock;
+use std::task::ready;
 
 use async_compression::tokio::bufread::{GzipDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
 use axum::BoxError;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{Request, header};
-use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use tokio::io::AsyncRead;
+use tokio::sync::Semaphore;
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::memory::Memory;
+use crate::sharing::{Pauses, Place, Shares};
 
 /// The base 2 logarithm of the largest window in bytes.
 const WINDOW_LOG: u32 = 23;
@@ -23,6 +28,13 @@ const CHUNK: usize = 64 << 10;
 /// The number of bytes for which a request with a packed body holds memory, however few come out of it: for the chunk, and for
 /// what a decoder keeps besides its window.
 const DECODER: usize = 128 << 10;
+
+/// The number of packed bytes that a decoder is given at once. It reads all that there are before anything else happens on its
+/// thread, and may take a microsecond for every few of them, if they are the ends and beginnings of members.
+const PIECE: usize = 4 << 10;
+
+/// The places of projects at unpacking, one for each, so that their bodies do not wait together for a thread.
+static UNPACKING: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(1, Semaphore::MAX_PERMITS));
 
 /// Why a packed body could not be read: such as that its sender was too slow.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +62,43 @@ where
     let unpacked = stream::once(async move {
         memory.hold(DECODER).await.map_err(|error| io::Error::other(Broken(error.into())))?;
         let broken = |error: axum::Error| io::Error::other(Broken(error.into_inner()));
-        let packed: Packed = StreamReader::new(body.into_data_stream().map_err(broken).boxed());
-        Ok::<_, io::Error>(ReaderStream::with_capacity(decoder(packed), CHUNK))
+        let packed: Packed = StreamReader::new(in_pieces(body.into_data_stream().map_err(broken)).boxed());
+        Ok::<_, io::Error>(in_turn(ReaderStream::with_capacity(decoder(packed), CHUNK), memory))
     });
     Request::from_parts(parts, Body::from_stream(unpacked.try_flatten()))
+}
+
+/// Divides the chunks of a packed body, with pauses between the pieces.
+fn in_pieces(
+    chunks: impl Stream<Item = io::Result<Bytes>> + Unpin + Send,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    let rest = (chunks, Bytes::new(), Pauses::begin());
+    stream::try_unfold(rest, async |(mut chunks, mut chunk, mut pauses)| {
+        pauses.pause().await;
+        if chunk.is_empty() {
+            let Some(next) = chunks.try_next().await? else { return Ok(None) };
+            chunk = next;
+        }
+        let piece = chunk.split_to(chunk.len().min(PIECE));
+        Ok(Some((piece, (chunks, chunk, pauses))))
+    })
+}
+
+/// Has an unpacked body read only while it has the place of its project.
+fn in_turn(
+    mut unpacked: impl Stream<Item = io::Result<Bytes>> + Unpin,
+    memory: Memory,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let mut waiting: Option<BoxFuture<'static, Place>> = None;
+    stream::poll_fn(move |context| {
+        let waits = waiting.get_or_insert_with(|| {
+            let project = memory.project();
+            Box::pin(async move { UNPACKING.take(&project, 1).await })
+        });
+        let _place = ready!(waits.as_mut().poll(context));
+        waiting = None;
+        unpacked.poll_next_unpin(context)
+    })
 }
 
 /// A packed body.
@@ -71,4 +116,34 @@ fn zstd(packed: Packed) -> Decoder {
     let mut decoder = ZstdDecoder::with_params(packed, &[DParameter::window_log_max(WINDOW_LOG)]);
     decoder.multiple_members(true);
     Box::pin(decoder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn others_get_their_turns_while_a_body_of_which_nothing_comes_out_is_unpacked() {
+        // An empty member (RFC 1952).
+        const MEMBER: [u8; 20] = [31, 139, 8, 0, 0, 0, 0, 0, 0, 255, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let body = Body::from(MEMBER.repeat(100_000));
+        let request = Request::builder().header(header::CONTENT_ENCODING, "gzip").body(body);
+        let turns = Arc::new(AtomicU32::new(0));
+        let others = Arc::clone(&turns);
+        let others = tokio::spawn(async move {
+            loop {
+                others.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let unpacked = unpack(request.expect("a request")).into_body().collect().await;
+        others.abort();
+        assert_eq!(unpacked.expect("a body").to_bytes().len(), 0);
+        assert!(turns.load(Ordering::Relaxed) > 10, "{turns:?}");
+    }
 }

@@ -19,7 +19,7 @@ pub struct Passed {
     /// has the id of that message.
     pub turns: Vec<(Uuid, Length)>,
     /// The id of the new message, which may also stand beside the result of a tool and then begins no turn of those above. None
-    /// if no human has said anything.
+    /// if no human has said anything, or an agent asks for itself.
     pub turn: Option<Uuid>,
     /// Identifies that message in the session whatever came before it.
     pub said: Option<Uuid>,

@@ -106,6 +106,12 @@ impl Policy {
         self.redactor.rest();
     }
 
+    /// Returns the number of bytes that the project's own expressions take.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.redactor.memory()
+    }
+
     /// Returns the key of the project's hashes.
     #[must_use]
     pub fn key(&self) -> &HashKey {

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::db::EXPORT_NAME;
-use crate::exports::stream::Exports;
+use crate::exports::places::Exports;
 
 /// The number of connections: for the rows, for their hashes, for their number, and for the file.
 const COUNT: u32 = 4;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{CHUNK as PIECE, store};
 use crate::db::silence::LongestStatement;
 use crate::error::{Error, Result};
-use crate::exports::stream::{CHUNK, Reader};
+use crate::exports::reader::{CHUNK, Reader};
 use crate::http::pace;
 use crate::sharing::Place;
 

@@ -13,7 +13,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::error::Result;
 use crate::exports::format::Shape;
-use crate::exports::stream::Exports;
+use crate::exports::places::Exports;
 use crate::exports::{as_of, exclude};
 use crate::projects::Tenant;
 

@@ -249,6 +249,11 @@ impl Redactor {
         *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = CUSTOM_SPARE;
     }
 
+    /// Returns the number of bytes that the custom expressions take. The built-in rules are there once for all projects.
+    pub(super) fn memory(&self) -> usize {
+        self.custom.iter().map(Expression::memory).sum()
+    }
+
     /// Returns whether there are custom rules, whose expressions may take long.
     pub(super) fn has_custom(&self) -> bool {
         !self.custom.is_empty()

@@ -415,6 +415,45 @@ async fn what_a_person_says_beside_the_result_of_a_tool_is_a_question_of_its_own
 }
 
 #[tokio::test]
+async fn what_an_agent_asks_for_itself_is_in_no_conversation_and_is_erased_by_itself() {
+    let (service, _) = provider::service().await;
+    let session = [("gleaner-session", "s")];
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let answer = || json!({"role": "assistant", "content": "Hello there"});
+    let mut history = vec![user("one")];
+    let body = |system: &str, messages: &[Value]| json!({"model": "m", "max_tokens": 5, "system": system, "messages": messages});
+    let agent = "You work on code.";
+    call(&service, MESSAGES, &session, &body(agent, &history)).await.expect(200);
+    // A request for a title has the person's own message, which is also that of the conversation.
+    let title =
+        "You work on code.\nAnalyze if this message indicates a new conversation topic. Answer with JSON.";
+    call(&service, MESSAGES, &session, &body(title, &history)).await.expect(200);
+    for asked in [
+        "[SUGGESTION MODE: what would they type?]",
+        "Your task is to create a detailed summary of the conversation so far: needle",
+        "You are performing a CONTEXT CHECKPOINT COMPACTION. Go.",
+    ] {
+        let messages = [&history[..], &[answer(), user(asked)]].concat();
+        call(&service, MESSAGES, &session, &body(agent, &messages)).await.expect(200);
+    }
+    history.extend([answer(), user("two"), user("<skill>deploy</skill>")]);
+    call(&service, MESSAGES, &session, &body(agent, &history)).await.expect(200);
+    let pairs = service.all("/v1/pairs").await;
+    assert_eq!(column(&pairs, "user_text"), ["two", "", "", "", "", "one"]);
+    let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+    let said: Vec<_> =
+        rows.iter().map(|row| column(row["pairs"].as_array().expect("pairs"), "user_text")).collect();
+    assert_eq!(said, [["one", "two"]]);
+    service.delete(&format!("/v1/pairs/{}", id(&pairs[2], "id"))).await.gone();
+    assert!(!service.dump().await.contains("needle"));
+    assert_eq!(service.get("/v1/exports/conversations?format=raw").await.rows(), rows);
+    service.delete(&format!("/v1/pairs/{}", id(&pairs[5], "id"))).await.gone();
+    let left = sent(&service).await["messages"].clone();
+    let system = json!({"role": "system", "content": agent});
+    assert_eq!(left, json!([system, user("two"), user("<skill>deploy</skill>")]));
+}
+
+#[tokio::test]
 async fn an_answer_that_was_cut_off_is_in_no_conversation() {
     let (service, _) = provider::service().await;
     for (session, texts, more) in [

@@ -1,0 +1,48 @@
+//! Requests that agents make for themselves in the session of a person: for a title, a summary of the conversation, what the
+//! person might say next, or the rest of an answer that was cut off.
+
+/// Beginnings of human messages that ask for such a thing.
+const ASKED: [&str; 8] = [
+    // Claude Code.
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
+    "Output token limit hit. Resume directly",
+    "Please write a 5-10 word title for the following conversation",
+    "Your task is to create a detailed summary of",
+    "[SUGGESTION MODE:",
+    // Codex.
+    "You are performing a CONTEXT CHECKPOINT COMPACTION",
+    // OpenCode.
+    "Generate a title for this conversation:",
+    "Provide a detailed prompt for continuing our conversation above",
+];
+
+/// Beginnings of paragraphs in the system messages of such requests, which may have the person's own message as their only
+/// one.
+const TOLD: [&str; 7] = [
+    // Claude Code.
+    "Analyze if this message indicates a new conversation topic",
+    "Extract any file paths that this command reads or modifies",
+    "Generate a concise, sentence-case title",
+    "Summarize this coding conversation in under 50 characters",
+    "Your task is to process Bash commands that an AI coding agent wants to run",
+    // Claude Code and OpenCode.
+    "You are a helpful AI assistant tasked with summarizing conversations",
+    "You are a title generator",
+];
+
+/// Returns whether what stands in a human message is an agent's own request.
+#[must_use]
+pub fn is_asked_by_agent(text: &str) -> bool {
+    begins_with_one_of(text, &ASKED)
+}
+
+/// Returns whether a system message makes a request one of an agent's own.
+#[must_use]
+pub fn is_told_by_agent(system: &str) -> bool {
+    system.lines().any(|line| begins_with_one_of(line, &TOLD))
+}
+
+fn begins_with_one_of(text: &str, heads: &[&str]) -> bool {
+    let text = text.trim_start();
+    heads.iter().any(|head| text.starts_with(head))
+}

@@ -1,0 +1,163 @@
+//! The reader of an export or of a snapshot, and the turns of an export, which it gives up while its reader has enough to read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt as _};
+use sqlx::postgres::PgRow;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::reading::arrive;
+use crate::http::pace::Pace;
+use crate::sharing::{Kind, Shares, Turn, Work};
+
+/// The number of bytes that are sent at a time.
+pub(super) const CHUNK: usize = 64 << 10;
+
+/// The turns of an export at working, and its place among those that wait for a row.
+#[derive(Debug)]
+pub struct Turns {
+    work: Arc<Work>,
+    project: Arc<str>,
+    turn: Option<Turn>,
+    arriving: Shares,
+}
+
+impl Turns {
+    /// Makes the turns of an export of a project that has none yet.
+    pub(super) fn new(work: &Arc<Work>, project: &str, arriving: &Shares) -> Self {
+        Self { work: Arc::clone(work), project: project.into(), turn: None, arriving: arriving.clone() }
+    }
+
+    /// Waits for a turn, after those who have waited longer.
+    pub(super) async fn begin(&mut self) {
+        self.end();
+        self.work.note(&self.project);
+        self.turn = Some(self.work.turn(&self.project, Kind::Export).await);
+    }
+
+    /// Waits for the next turn if the last one is over, and otherwise only for what other requests can do at once, and for
+    /// projects that work much less.
+    async fn proceed(&mut self) {
+        if self.turn.as_ref().is_some_and(Turn::is_over) {
+            self.begin().await;
+        } else if self.work.is_shared() {
+            tokio::task::yield_now().await;
+            self.work.give_way(&self.project).await;
+        }
+    }
+
+    /// Lets others work.
+    pub(super) fn end(&mut self) {
+        self.turn = None;
+    }
+}
+
+/// The reader of an export or of a snapshot. It must read at a minimum rate, because a slow reader keeps a place from others.
+pub(super) struct Reader {
+    pub(super) out: mpsc::Sender<Bytes>,
+    turns: Option<Turns>,
+    pace: Pace,
+}
+
+impl Reader {
+    /// Makes a reader who has read nothing yet.
+    pub(super) fn new(out: mpsc::Sender<Bytes>, turns: Option<Turns>) -> Self {
+        Self { out, turns, pace: Pace::default() }
+    }
+
+    /// Waits for the export's turn to work.
+    pub(super) async fn begin(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.begin().await;
+        }
+    }
+
+    /// Waits for a row.
+    pub(super) async fn await_row(
+        &self,
+        rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+    ) -> sqlx::Result<Option<PgRow>> {
+        match &self.turns {
+            Some(turns) => arrive(rows, &turns.arriving, &turns.project).await,
+            None => rows.try_next().await,
+        }
+    }
+
+    /// Lets other exports of the project work.
+    pub(super) fn pause(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.end();
+        }
+    }
+
+    /// Sends rows, and leaves room for further ones. Returns whether the reader is still there and fast enough.
+    pub(super) async fn take(&mut self, chunk: &mut Vec<u8>) -> bool {
+        let rows = std::mem::replace(chunk, Vec::with_capacity(CHUNK * 2));
+        metrics::counter!("gleaner_export_bytes_total").increment(rows.len() as u64);
+        if rows.len() <= 2 * CHUNK {
+            return self.send(rows.into()).await;
+        }
+        // What waits for the reader is no more than usual, also of a long row. A part of it would keep the whole.
+        for piece in rows.chunks(CHUNK) {
+            if !self.send(Bytes::copy_from_slice(piece)).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends a chunk. Returns whether the reader is still there and fast enough.
+    pub(super) async fn send(&mut self, bytes: Bytes) -> bool {
+        self.pace.note(bytes.len());
+        let bytes = match self.out.try_send(bytes) {
+            Ok(()) => {
+                if let Some(turns) = &mut self.turns {
+                    turns.proceed().await;
+                }
+                return true;
+            }
+            Err(TrySendError::Full(bytes)) => bytes,
+            Err(TrySendError::Closed(_)) => return false,
+        };
+        // The reader has more than enough to read. Until it has read some of it, other exports can work.
+        self.pause();
+        let sent = self.pace.wait(&self.out, bytes).await;
+        self.begin().await;
+        sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::super::reading::arrivals;
+    use super::*;
+    use crate::sharing;
+
+    #[tokio::test]
+    async fn an_export_that_waits_for_its_reader_lets_another_of_its_project_work() {
+        let work = Arc::new(Work::new(sharing::Limits { at_a_time: 1, ..Default::default() }));
+        for project in ["p", "q", "p"] {
+            work.note(&project.into());
+        }
+        let arriving = arrivals();
+        let turns = || Turns::new(&work, "p", &arriving);
+        let (out, mut chunks) = mpsc::channel(1);
+        let mut reader = Reader::new(out, Some(turns()));
+        reader.begin().await;
+        let mut other = turns();
+        assert!(reader.send(vec![1].into()).await);
+        assert!(other.begin().now_or_never().is_none(), "the first one works");
+        let mut sending = Box::pin(reader.send(vec![2].into()));
+        assert!(sending.as_mut().now_or_never().is_none(), "nobody reads");
+        other.begin().now_or_never().expect("its turn");
+        assert_eq!(chunks.recv().await.as_deref(), Some([1].as_slice()));
+        assert!(sending.as_mut().now_or_never().is_none(), "it is the other one's turn");
+        other.end();
+        assert!(sending.await);
+        assert_eq!(chunks.recv().await.as_deref(), Some([2].as_slice()));
+    }
+}
