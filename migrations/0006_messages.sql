@@ -191,7 +191,7 @@ create index send_attempts_model on send_attempts (project, model, at) include (
 
 comment on table send_attempts is 'One call of a provider.';
 comment on column send_attempts.line_id is 'The id by which a call without a number is known when it is reported again.';
-comment on column send_attempts.tokens is 'What the call counts in quotas: the reported usage, else the estimated size of the request.';
+comment on column send_attempts.tokens is 'What the call counts in quotas: the reported usage, else the estimated sizes of the request and of the answer that ends the send.';
 
 create table sent_messages (
     project text not null,

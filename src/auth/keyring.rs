@@ -114,6 +114,11 @@ impl Keyring {
         self.work.serve(project)
     }
 
+    /// Returns the turns of projects at working.
+    pub(super) fn work(&self) -> &Arc<Work> {
+        &self.work
+    }
+
     /// Returns the places of projects at reading.
     #[must_use]
     pub fn reading(&self) -> &Shares {

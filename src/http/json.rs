@@ -126,6 +126,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
         Recheck::run(&head.extensions).await?;
         memory.enter_again().await?;
     }
+    memory.begin_turn(bytes.len()).await;
     Ok(Body { bytes, replaced, memory })
 }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
-use crate::sharing::{Entry, Place, Served, Shares, Turn};
+use crate::sharing::{Entry, Kind, Place, Served, Shares, Turn, Work};
 
 /// How many bytes of a request are not counted. Nearly all requests stay below, and cost no bookkeeping.
 pub(super) const FREE: usize = 16 << 10;
@@ -100,6 +100,8 @@ struct Held {
     place: Mutex<Option<Place>>,
     turn: Mutex<Option<Turn>>,
     served: Mutex<Option<Served>>,
+    /// Gives turns at working to requests that have large bodies.
+    work: OnceLock<Arc<Work>>,
 }
 
 impl Memory {
@@ -137,6 +139,7 @@ impl Memory {
             place: Mutex::default(),
             turn: Mutex::default(),
             served: Mutex::default(),
+            work: OnceLock::new(),
         }))
     }
 
@@ -158,6 +161,21 @@ impl Memory {
     /// Returns the project whose memory this is, or an empty name before that is known.
     pub(super) fn project(&self) -> Arc<str> {
         self.0.project.get().map_or_else(|| "".into(), Arc::clone)
+    }
+
+    /// Makes the request one that takes a turn at working if its body is large.
+    pub fn takes_turns(&self, work: &Arc<Work>) {
+        let _ = self.0.work.set(Arc::clone(work));
+    }
+
+    /// Waits for a turn at working if a body has so many bytes that reading it keeps others from its thread, unless the
+    /// request has one.
+    pub(super) async fn begin_turn(&self, bytes: usize) {
+        let is_small = bytes <= FREE || lock(&self.0.turn).is_some();
+        if let (false, Some(project), Some(work)) = (is_small, self.0.project.get(), self.0.work.get()) {
+            let turn = work.turn(project, Kind::Parse).await;
+            *lock(&self.0.turn) = Some(turn);
+        }
     }
 
     /// Holds that the request is being served until its response is made, or until it waits for its client.

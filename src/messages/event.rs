@@ -132,6 +132,8 @@ pub struct Append {
     pub failure: Option<Failure>,
     /// The tokens that the provider reported.
     pub tokens: Tokens,
+    /// The length of the answer, if it is known. Quotas go by it where no tokens were reported.
+    pub answer: Length,
     /// When the call ended.
     pub at: Timestamp,
     /// The hash of the request, which distinguishes a repeated request from a conflicting one.
@@ -249,6 +251,7 @@ impl Event {
             line_id,
             failure: new.error.as_ref().map(|error| understood(error, None)),
             tokens: new.usage.as_ref().map_or_else(Tokens::default, tokens_of),
+            answer: Length::default(),
             // A time to come would take a part of a quota until it has passed.
             at: new.at.map_or_else(Timestamp::now, |at| at.min(Timestamp::now())),
             hash: request_hash(&new),

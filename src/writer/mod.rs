@@ -206,7 +206,12 @@ impl Writer {
             let rest = events.split_off(together);
             let (mut verdicts, mut ready) = (Vec::with_capacity(together), Vec::with_capacity(together));
             for event in events {
-                let refused = if event.looks_up() { self.look_up(tenant, &event).await.err() } else { None };
+                let refused = if event.looks_up() {
+                    memory.end_turn();
+                    self.look_up(tenant, &event).await.err()
+                } else {
+                    None
+                };
                 if refused.is_none() {
                     ready.push(event);
                 }

@@ -20,6 +20,7 @@ impl Event {
             new: NewAttempt { latency_ms: Some(latency_ms), ..NewAttempt::default() },
             failure: Some(failure),
             tokens: Tokens::default(),
+            answer: Length::default(),
             at: Timestamp::now(),
             hash: b"called".to_vec(),
         };

@@ -175,6 +175,7 @@ fn as_append(end: &End) -> Append {
         new: NewAttempt { usage: end.usage.clone(), latency_ms: end.latency_ms, ..NewAttempt::default() },
         failure: end.failure.clone(),
         tokens: end.tokens,
+        answer: end.assistant,
         at: crate::types::Timestamp::now(),
         hash: end.hash.clone(),
     }

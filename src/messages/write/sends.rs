@@ -13,7 +13,7 @@ use crate::messages::candidates;
 use crate::messages::event::{Append, StartSend};
 use crate::messages::prediction::{self, Asked, Predicted};
 use crate::messages::refusals::{Failed, expect_failed};
-use crate::messages::rules::estimate::Length;
+use crate::messages::rules::estimate::{DEFAULT_RATIO, Length, Scale};
 use crate::messages::rules::trimming::{Failure, Stage, Trimming};
 use crate::messages::settings::Rules;
 use crate::messages::tables::{
@@ -292,6 +292,7 @@ pub(super) fn row<'a>(send: &'a LockedSend, append: &'a Append, carried: Carried
     let small = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let total = history + send.aut;
     let estimated = total + send.system_tokens;
+    let answer = || Scale::Ratio(send.ratio.unwrap_or(DEFAULT_RATIO)).tokens(append.answer);
     AttemptRow {
         send: send.id,
         attempt: small(trimming.attempts_used),
@@ -304,7 +305,7 @@ pub(super) fn row<'a>(send: &'a LockedSend, append: &'a Append, carried: Carried
         error: failure.map(|(error, _)| error),
         overflow: failure.is_some_and(|(_, meaning)| meaning.overflow),
         usage: append.new.usage.as_ref(),
-        tokens: append.tokens.input.unwrap_or(estimated) + append.tokens.output.unwrap_or(0),
+        tokens: append.tokens.input.unwrap_or(estimated) + append.tokens.output.unwrap_or_else(answer),
         latency_ms: append.new.latency_ms,
         at: append.at,
         hash: &append.hash,

@@ -105,6 +105,20 @@ async fn a_call_whose_time_is_to_come_counts_as_one_of_now() {
 }
 
 #[tokio::test]
+async fn an_answer_whose_usage_is_not_reported_counts_as_long_as_it_is() {
+    let service = Service::open().await;
+    model(&service, "q", &json!({"context_window": 1_000, "tpd": 1_000})).await;
+    let first = service.post("/v1/sends", &send("q")).await.expect(201);
+    let asked = first["attempt_total_tokens"].as_i64().expect("a size");
+    let answer = json!({"assistant_text": "word ".repeat(2_000)});
+    let address = format!("/v1/sends/{}/finalize", first["id"].as_str().expect("an id"));
+    service.post(&address, &answer).await.expect(200);
+    let problem = service.post("/v1/sends", &send("q")).await.refused(429, &[]);
+    let used = problem["quota"]["tpd"]["used"].as_i64().expect("a number") - asked;
+    assert!((1_500..2_500).contains(&used), "{used}");
+}
+
+#[tokio::test]
 async fn quotas_hold_for_sends_that_begin_at_once() {
     let service = Service::open().await;
     for (name, rpm) in [("one", 1), ("two", 2)] {
