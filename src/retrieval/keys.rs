@@ -21,6 +21,8 @@ use super::text::words;
 
 /// The maximum number of words of a text that have keys.
 const MOST_WORDS: usize = 100;
+/// The number of bytes at the beginning of a text that are searched for these words. What has none takes long to search.
+const MOST_READ: usize = 64 << 10;
 /// The number of characters of a longer word's prefix that is a key. A typing error after the prefix does not change
 /// the key.
 const PREFIX: usize = 4;
@@ -66,10 +68,10 @@ pub fn of_project(project: &str) -> [Key; 2] {
 /// Returns all keys of a document and those of its project, sorted and without duplicates.
 #[must_use]
 pub fn of_document(project: &str, facet: &str, text: &str) -> Vec<Key> {
-    let lower = text.to_lowercase();
+    let lower = read_of(text).to_lowercase();
     let mut keys = of_parts(project, &lower);
     keys.extend(of_project(project));
-    for word in words(&lower).take(MOST_WORDS) {
+    for word in first_words(&lower) {
         keys.extend([of_word(project, None, word), of_word(project, Some(facet), word)]);
     }
     keys.sort_unstable();
@@ -133,7 +135,7 @@ impl Scope {
 
     /// Returns the keys of a text's words in this scope. The text must be in lower case.
     pub(super) fn keys_of_words(&self, text: &str) -> Vec<Key> {
-        words(text).take(MOST_WORDS).map(|word| self.key_of_word(word)).collect()
+        first_words(text).map(|word| self.key_of_word(word)).collect()
     }
 
     /// Returns the keys of a text's pairs of words and of its words' prefixes, which belong to the whole project. The
@@ -141,6 +143,16 @@ impl Scope {
     pub(super) fn keys_of_parts(&self, text: &str) -> Vec<Key> {
         of_parts(&self.project, text)
     }
+}
+
+/// Returns the part of a text that is searched for words.
+fn read_of(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MOST_READ)]
+}
+
+/// Returns the words of a text that have keys.
+fn first_words(text: &str) -> impl Iterator<Item = &str> {
+    words(read_of(text)).take(MOST_WORDS)
 }
 
 fn of_word(project: &str, facet: Option<&str>, word: &str) -> Key {
@@ -152,8 +164,8 @@ fn of_word(project: &str, facet: Option<&str>, word: &str) -> Key {
 }
 
 fn of_parts(project: &str, text: &str) -> Vec<Key> {
-    let words: Vec<_> = words(text).take(MOST_WORDS).collect();
-    let itself = words.is_empty().then(|| key(project, "text", &[text.trim()]));
+    let words: Vec<_> = first_words(text).collect();
+    let itself = words.is_empty().then(|| key(project, "text", &[read_of(text).trim()]));
     let pairs = words.windows(2).map(|pair| key(project, "pair", &[pair[0], " ", pair[1]]));
     let prefixes = words.iter().filter_map(|word| {
         let (end, _) = word.char_indices().nth(PREFIX)?;
@@ -213,6 +225,15 @@ mod tests {
         );
         assert_eq!(by_parts("creaet"), 1);
         assert_eq!(found(of_document("q", "cbu", "Create a hedge fund")), 0);
+    }
+
+    #[test]
+    fn what_has_no_words_is_searched_for_them_at_its_beginning_only() {
+        let marks = "\u{fffd}".repeat(MOST_READ / 3);
+        let keys = of_document("p", "cbu", &format!("{marks}\u{fffd}\u{fffd} word"));
+        assert_eq!(keys, of_document("p", "cbu", &marks));
+        assert_ne!(keys, of_document("p", "cbu", "word"));
+        assert_eq!(of_parts("p", &marks), of_parts("p", &format!("{marks} word")));
     }
 
     #[test]
