@@ -2,12 +2,14 @@
 //! person might say next, or the rest of an answer that was cut off.
 
 /// Beginnings of human messages that ask for such a thing.
-const ASKED: [&str; 8] = [
+const ASKED: [&str; 10] = [
     // Claude Code.
     "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
     "Output token limit hit. Resume directly",
     "Please write a 5-10 word title for the following conversation",
-    "Your task is to create a detailed summary of",
+    "Your task is to create a detailed summary of the conversation so far",
+    "Your task is to create a detailed summary of the RECENT portion of the conversation",
+    "Your task is to create a detailed summary of this conversation",
     "[SUGGESTION MODE:",
     // Codex.
     "You are performing a CONTEXT CHECKPOINT COMPACTION",
@@ -16,7 +18,7 @@ const ASKED: [&str; 8] = [
     "Provide a detailed prompt for continuing our conversation above",
 ];
 
-/// Beginnings of paragraphs in the system messages of such requests, which may have the person's own message as their only
+/// Beginnings of lines in the system messages of such requests, which may have the person's own message as their only
 /// one.
 const TOLD: [&str; 7] = [
     // Claude Code.

@@ -1,5 +1,6 @@
 //! The keyring: a cache of the keys and projects in the database.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,7 +126,8 @@ impl Keyring {
         &self.reading
     }
 
-    /// Returns how a request of a project is let in. The work of writing is that of the writer, which takes turns for it.
+    /// Returns how a request of a project is let in. The work of writing is that of the writer, which takes turns for it,
+    /// as a request does that has a large body.
     pub(super) fn entry(&self, project: &Arc<str>, kind: Kind) -> Option<Entry> {
         match kind {
             Kind::Writes => None,
@@ -377,23 +379,21 @@ impl Keyring {
     }
 }
 
-/// If what is known takes more than `most` bytes, forgets what was read the longest time ago, until half of that is left.
+/// If what is known takes more than `most` bytes, forgets the largest, and of equal ones the older, until half of that is left.
+/// What one project takes is then no reason to forget others.
 fn forget_large<T>(
     known: &mut HashMap<Arc<str>, (Option<Instant>, T)>,
     most: usize,
     memory: impl Fn(&T) -> usize,
 ) {
-    let mut taken: Vec<_> = known
-        .iter()
-        .map(|(name, (read, value))| (*read, Arc::clone(name), memory(value)))
-        .filter(|(.., bytes)| *bytes > 0)
-        .collect();
-    let mut total: usize = taken.iter().map(|(.., bytes)| bytes).sum();
+    let mut taken: Vec<_> =
+        known.iter().map(|(name, (read, value))| (Reverse(memory(value)), *read, Arc::clone(name))).collect();
+    let mut total: usize = taken.iter().map(|(Reverse(bytes), ..)| bytes).sum();
     if total <= most {
         return;
     }
     taken.sort_unstable();
-    for (_, name, bytes) in taken {
+    for (Reverse(bytes), _, name) in taken {
         if total <= most / 2 {
             break;
         }
@@ -477,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_much_is_forgotten_in_the_order_in_which_it_was_read() {
+    fn what_takes_much_is_forgotten_the_largest_and_oldest_first() {
         let now = Instant::now();
         let at = |seconds| Some(now + Duration::from_secs(seconds));
         let mut known: HashMap<Arc<str>, (Option<Instant>, usize)> = [
@@ -497,8 +497,8 @@ mod tests {
         forget_large(&mut known, 110, |bytes| *bytes);
         assert_eq!(known.len(), 5);
         forget_large(&mut known, 109, |bytes| *bytes);
-        assert_eq!(names(&known), ["newest", "small"]);
-        forget_large(&mut known, 39, |bytes| *bytes);
+        assert_eq!(names(&known), ["changed", "newer", "small"]);
+        forget_large(&mut known, 9, |bytes| *bytes);
         assert_eq!(names(&known), ["small"]);
     }
 }

@@ -216,9 +216,9 @@ impl<N: Needs> Caller<N> {
         let memory = Memory::of(&parts.extensions);
         memory.set_project(&tenant.name);
         memory.is_served(keyring.serve(&tenant.name));
-        memory.takes_turns(keyring.work());
-        if let Some(entry) = keyring.entry(&tenant.name, N::KIND) {
-            memory.enter(entry).await?;
+        match keyring.entry(&tenant.name, N::KIND) {
+            Some(entry) => memory.enter(entry).await?,
+            None => memory.takes_turns(keyring.work()),
         }
         Ok(())
     }

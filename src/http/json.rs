@@ -21,6 +21,7 @@ use super::memory::Memory;
 use super::strict::{MOST_ELEMENTS, Strict};
 use super::words;
 use crate::error::{Error, Result};
+use crate::sharing::Pauses;
 
 /// Checks again whether the sender of a request may still send it, when a body that was waited for has come.
 #[derive(Clone)]
@@ -77,6 +78,7 @@ const ELEMENT: usize = 512;
 impl Body {
     /// Cleans, parses and checks the body, which is one JSON text.
     pub async fn parse<T: DeserializeOwned + Check>(mut self) -> Result<T> {
+        self.memory.begin_turn(self.bytes.len()).await;
         self.replaced.add(clean_json(&mut self.bytes)?);
         expect_few_values(&self.bytes)?;
         let (value, elements) = decode_counted(utf8(&self.bytes)?)?;
@@ -96,8 +98,16 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let mut body = Limited::new(body, limit);
     let begun = Instant::now();
     let mut waited = false;
+    let mut pauses = Pauses::begin();
     loop {
-        let frame = if let Some(frame) = body.frame().now_or_never() {
+        pauses.pause().await;
+        let mut next = body.frame().now_or_never();
+        if next.is_none() {
+            // A body that is unpacked pauses for others, and continues at once.
+            tokio::task::yield_now().await;
+            next = body.frame().now_or_never();
+        }
+        let frame = if let Some(frame) = next {
             frame
         } else {
             memory.leave();
@@ -126,7 +136,6 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
         Recheck::run(&head.extensions).await?;
         memory.enter_again().await?;
     }
-    memory.begin_turn(bytes.len()).await;
     Ok(Body { bytes, replaced, memory })
 }
 

@@ -126,13 +126,10 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
+    use crate::http::json::body;
 
-    #[tokio::test]
-    async fn others_get_their_turns_while_a_body_of_which_nothing_comes_out_is_unpacked() {
-        // An empty member (RFC 1952).
-        const MEMBER: [u8; 20] = [31, 139, 8, 0, 0, 0, 0, 0, 0, 255, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let body = Body::from(MEMBER.repeat(100_000));
-        let request = Request::builder().header(header::CONTENT_ENCODING, "gzip").body(body);
+    /// Counts how often another task gets its turn while a body is read.
+    async fn turns_beside<T>(reading: impl Future<Output = T>) -> (T, u32) {
         let turns = Arc::new(AtomicU32::new(0));
         let others = Arc::clone(&turns);
         let others = tokio::spawn(async move {
@@ -141,9 +138,26 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        let unpacked = unpack(request.expect("a request")).into_body().collect().await;
+        let read = reading.await;
         others.abort();
+        (read, turns.load(Ordering::Relaxed))
+    }
+
+    fn packed(body: Vec<u8>) -> Request<Body> {
+        let request = Request::builder().header(header::CONTENT_ENCODING, "gzip").body(Body::from(body));
+        unpack(request.expect("a request"))
+    }
+
+    #[tokio::test]
+    async fn others_get_their_turns_while_a_body_is_unpacked_whatever_comes_out_of_it() {
+        // Members (RFC 1952) of nothing, and of a line break.
+        const EMPTY: [u8; 20] = [31, 139, 8, 0, 0, 0, 0, 0, 0, 255, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        const LINE: [u8; 21] = [31, 139, 8, 0, 0, 0, 0, 0, 0, 255, 227, 2, 0, 147, 6, 215, 50, 1, 0, 0, 0];
+        let (unpacked, turns) = turns_beside(packed(EMPTY.repeat(100_000)).into_body().collect()).await;
         assert_eq!(unpacked.expect("a body").to_bytes().len(), 0);
-        assert!(turns.load(Ordering::Relaxed) > 10, "{turns:?}");
+        assert!(turns > 10, "{turns}");
+        let (unpacked, turns) = turns_beside(body(packed(LINE.repeat(100_000)), 1 << 20)).await;
+        assert_eq!(unpacked.map_err(drop).expect("a body").bytes, [b'\n'; 100_000]);
+        assert!(turns > 10, "{turns}");
     }
 }

@@ -229,7 +229,7 @@ pub async fn quotas(
     needed: i64,
 ) -> sqlx::Result<(Quota, Option<Name>)> {
     // A send whose next call has not been reported uses what that call is estimated to. One that was cancelled, or whose server
-    // has gone, had a call under way of which the provider may have counted everything, unless the client makes the calls.
+    // has gone, may have had a call under way that the provider counts, unless the client makes the calls.
     // Calls of the same second, or minute of a day, are taken together.
     const CALLS: &str = "
         with call as (

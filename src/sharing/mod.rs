@@ -1,7 +1,6 @@
-//! What all projects share: a limit on concurrent work of one kind ([`Shares`]), the processors ([`Work`]), and threads for
+//! What all projects share: a limit on concurrent work of one kind ([`Shares`]), the processors ([`Work`]), threads for
 //! work that takes long ([`apart`]), or else pauses in it ([`Pauses`]), and answers to questions about the server
-//! ([`SingleFlight`]). Requests hold what they have of it even if their
-//! clients hang up ([`in_full`]).
+//! ([`SingleFlight`]). Requests hold what they have of it even if their clients hang up ([`in_full`]).
 
 mod entry;
 mod hang_ups;

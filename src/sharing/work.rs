@@ -1,6 +1,6 @@
 //! Turns at working. While several projects send requests, each project works on at most half of the processors, and
-//! what else it has to do waits in its own queue, whatever it is: reading, sending an export, parsing a batch, or
-//! committing events. Otherwise each of them would leave the others a connection and a writer, which are of no use
+//! what else it has to do waits in its own queue, whatever it is: reading, sending an export, parsing a batch or
+//! a large body, or committing events. Otherwise each of them would leave the others a connection and a writer, which are of no use
 //! without a processor. The kinds of work alternate, so that the events of a project do not wait for all of its
 //! searches. A project alone never waits.
 //!
@@ -148,7 +148,7 @@ pub enum Kind {
     Read,
     /// Sending rows of an export.
     Export,
-    /// Parsing many events that were sent together.
+    /// Parsing many events that were sent together, or a large one.
     Parse,
     /// Committing events.
     Commit,

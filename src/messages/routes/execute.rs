@@ -118,6 +118,7 @@ async fn unkept(writing: &Writing, new: &NewSend, again: Option<Pair>) -> Result
     // The names in a filter are compared with stored ones.
     let (visible, _) = writing.caller.tenant.redacted(new.visible.clone()).await;
     let app = &writing.app;
+    writing.memory().end_turn();
     let _entered = Entry::to_read(&writing.caller.project, app.keyring.reading(), &app.work).take().await?;
     let mut connection = app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);

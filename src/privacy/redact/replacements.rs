@@ -76,12 +76,13 @@ impl Redactor {
     }
 }
 
-/// Returns a text without what looks like replacements in it, the last of which may be cut off. Their tags say nothing of the
-/// text around them.
-pub(super) fn without_replacements(text: &str) -> Cow<'_, str> {
-    static REPLACEMENTS: LazyLock<Regex> =
-        LazyLock::new(|| builtin(r"\[redacted:[a-z0-9-]{1,50}(?::[0-9a-f]{0,24})?(?:\]|$)"));
-    if text.contains(REPLACEMENT) { REPLACEMENTS.replace_all(text, "") } else { text.into() }
+/// Returns a text with only the names of what looks like replacements in it, the last of which may be cut off. Their tags say
+/// nothing of the text around them.
+pub(super) fn with_names_only(text: &str) -> Cow<'_, str> {
+    static REPLACEMENTS: LazyLock<Regex> = LazyLock::new(|| {
+        builtin(r"\[redacted:([a-z0-9-]{1,50})(?:(?::[0-9a-f]{8}(?:[0-9a-f]{16})?)?\]|(?::[0-9a-f]{0,24})?$)")
+    });
+    if text.contains(REPLACEMENT) { REPLACEMENTS.replace_all(text, "$1") } else { text.into() }
 }
 
 #[cfg(test)]
@@ -174,6 +175,8 @@ mod tests {
         }
         for (text, expected) in [
             (r#"password = "]mT9x2Lq[redacted:acme]Wz7RfK4""#, r#"password = "[redacted:secrets]""#),
+            (r#"password = "[redacted:x7k2m9q4w8e5r1t6y3u0""#, r#"password = "[redacted:secrets]""#),
+            (r#"password = "]x[redacted:k3j4h5g6f7d8s9a0q1]""#, r#"password = "[redacted:secrets]""#),
             (
                 r#"token = "[redacted:acme] a[ password=mT9x2LqWz7RfK4 b""#,
                 r#"token = "[redacted:acme] a[ password=[redacted:secrets] b""#,

@@ -73,6 +73,7 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
             limit: usize::MAX,
             least: None,
         };
+        writing.memory().end_turn();
         let _place = app.similar.take(&tenant.name, 1).await;
         let _turn = app.work.turn(&tenant.name, Kind::Read).await;
         hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await?
