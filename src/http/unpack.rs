@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(unpacked.expect("a body").to_bytes().len(), 0);
         assert!(turns > 10, "{turns}");
         let (unpacked, turns) = turns_beside(body(packed(LINE.repeat(100_000)), 1 << 20)).await;
-        assert_eq!(unpacked.map_err(drop).expect("a body").bytes, [b'\n'; 100_000]);
+        assert_eq!(unpacked.map_err(drop).expect("a body").bytes, b"\n".repeat(100_000));
         assert!(turns > 10, "{turns}");
     }
 }
