@@ -44,33 +44,44 @@ impl LongestStatement {
     /// Does work, and gives it up with an error when nothing has happened in it for longer than any statement takes. Dropping the
     /// work closes the connections that it has.
     pub async fn while_heard<T>(self, work: impl Future<Output = T>) -> sqlx::Result<T> {
-        let silence = self.0 + self.0 / 10;
-        let mut work = pin!(work);
-        let mut over = pin!(sleep(silence));
-        let mut heard = Instant::now();
-        poll_fn(|context| {
-            // Whoever polls is the clock, or else something in the work has happened.
-            let is_clock = over.is_elapsed();
-            if !is_clock {
+        let done = unless_silent(self.0 + self.0 / 10, work).await;
+        done.ok_or_else(|| {
+            note_given_up();
+            silent()
+        })
+    }
+}
+
+/// Does work until nothing has happened in it for so long. It is then dropped, and there is no result.
+pub async fn unless_silent<T>(silence: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut over = pin!(sleep(silence));
+    let mut heard = Instant::now();
+    poll_fn(|context| {
+        // Whoever polls is the clock, or else something in the work has happened.
+        let is_clock = over.is_elapsed();
+        if !is_clock {
+            heard = Instant::now();
+        }
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(Some(done));
+        }
+        if is_clock {
+            // If the clock is late, this thread was busy, and something may have come that nobody has heard.
+            if over.deadline().elapsed() > silence / 2 {
                 heard = Instant::now();
             }
-            if let Poll::Ready(done) = work.as_mut().poll(context) {
-                return Poll::Ready(Ok(done));
+            if heard.elapsed() >= silence {
+                return Poll::Ready(None);
             }
-            if is_clock {
-                if heard.elapsed() >= silence {
-                    note_given_up();
-                    return Poll::Ready(Err(silent()));
-                }
-                over.as_mut().reset(heard + silence);
-            }
-            if over.as_mut().poll(context).is_ready() {
-                context.waker().wake_by_ref();
-            }
-            Poll::Pending
-        })
-        .await
-    }
+            over.as_mut().reset(heard + silence);
+        }
+        if over.as_mut().poll(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Notes that work is given up, before its connections are.

@@ -7,14 +7,14 @@ use futures_util::{FutureExt as _, Stream, TryStreamExt as _};
 use sqlx::PgPool;
 use sqlx::postgres::PgRow;
 use tokio::task::yield_now;
-use tokio::time::timeout;
 
 use crate::db::process::Process;
+use crate::db::silence::unless_silent;
 use crate::sharing::Shares;
 
-/// The time after which an export that waits for a row lets another one wait in its place. A row that has begun to come takes
-/// less.
-const SLICE: Duration = Duration::from_millis(100);
+/// The time after which an export that waits for a row lets another one wait in its place, if nothing comes meanwhile. A row that
+/// has begun to come takes memory until it is there.
+const SLICE: Duration = Duration::from_secs(1);
 
 /// Makes the places of exports that wait for a row: one for each project, and two in all.
 pub(super) fn arrivals() -> Shares {
@@ -33,7 +33,7 @@ pub(super) async fn arrive(
     }
     loop {
         let place = arriving.take(project, 1).await;
-        if let Ok(row) = timeout(SLICE, rows.try_next()).await {
+        if let Some(row) = unless_silent(SLICE, rows.try_next()).await {
             return row;
         }
         drop(place);
@@ -59,6 +59,7 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::{StreamExt as _, stream};
+    use tokio::time::{Instant, timeout};
 
     use super::*;
 
@@ -73,5 +74,24 @@ mod tests {
         let mut rows = pin!(stream::once(tokio::time::sleep(SLICE)).filter_map(|()| async { None }));
         let row = timeout(10 * SLICE, arrive(&mut rows, &arriving, &"c".into())).await;
         assert!(matches!(row, Ok(Ok(None))), "its row is there after a second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_that_has_begun_to_come_is_there_before_others_wait() {
+        let arriving = arrivals();
+        let coming = arriving.clone();
+        let begun = Instant::now();
+        tokio::spawn(async move {
+            let pieces = async {
+                for _ in 0..10 {
+                    tokio::time::sleep(SLICE / 3).await;
+                }
+            };
+            let mut rows = pin!(stream::once(pieces).filter_map(|()| async { None }));
+            arrive(&mut rows, &coming, &"a".into()).await
+        });
+        tokio::time::sleep(SLICE / 4).await;
+        drop(arriving.take(&"a".into(), 1).await);
+        assert!(begun.elapsed() > 3 * SLICE, "{:?}", begun.elapsed());
     }
 }
