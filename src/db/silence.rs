@@ -44,6 +44,8 @@ impl LongestStatement {
     /// Does work, and gives it up with an error when nothing has happened in it for longer than any statement takes. Dropping the
     /// work closes the connections that it has.
     pub async fn while_heard<T>(self, work: impl Future<Output = T>) -> sqlx::Result<T> {
+        // Where it is pinned, it is there once.
+        let work = pin!(work);
         let done = unless_silent(self.0 + self.0 / 10, work).await;
         done.ok_or_else(|| {
             note_given_up();
