@@ -386,19 +386,20 @@ fn forget_large<T>(
     most: usize,
     memory: impl Fn(&T) -> usize,
 ) {
-    let mut taken: Vec<_> =
-        known.iter().map(|(name, (read, value))| (Reverse(memory(value)), *read, Arc::clone(name))).collect();
-    let mut total: usize = taken.iter().map(|(Reverse(bytes), ..)| bytes).sum();
+    let mut total: usize = known.values().map(|(_, value)| memory(value)).sum();
     if total <= most {
         return;
     }
+    let mut taken: Vec<_> =
+        known.iter().map(|(name, (read, value))| (Reverse(memory(value)), *read, Arc::clone(name))).collect();
     taken.sort_unstable();
     for (Reverse(bytes), _, name) in taken {
         if total <= most / 2 {
             break;
         }
         known.remove(&name);
-        total -= bytes;
+        // Searches may have begun to take more meanwhile.
+        total = total.saturating_sub(bytes);
     }
 }
 

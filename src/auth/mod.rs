@@ -1,11 +1,11 @@
 //! Authentication and authorization. A handler with a [`Caller`] among its arguments runs only for requests that are
 //! allowed.
 
+pub mod audit_entries;
 pub mod failures;
 pub mod keyring;
 pub mod keys;
 pub mod last_used;
-pub mod noted;
 pub mod rates;
 pub mod routes;
 

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
-use super::{Admin, Caller, noted};
+use super::{Admin, Caller, audit_entries};
 use crate::db;
 use crate::error::{Error, Refusals, Result};
 use crate::http::page::{List, NoFilter, Page, PageParams};
@@ -62,7 +62,7 @@ async fn create_key(
     let secret = Secret::random()?;
     let mut transaction = db::begin(&app.db).await?;
     let row = keys::insert(&mut transaction, project, &key, &secret).await?;
-    noted::made(&mut transaction, &row, &caller.actor()).await?;
+    audit_entries::made(&mut transaction, &row, &caller.actor()).await?;
     transaction.commit().await?;
     app.keyring.refresh();
     Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))
@@ -92,7 +92,7 @@ async fn revoke_key(
     let key = own_key(&app, &caller, id).await?;
     let mut transaction = db::begin(&app.db).await?;
     keys::revoke(&mut *transaction, id).await?;
-    noted::revoked(&mut transaction, &key.project, (id, &key.name), &caller.actor()).await?;
+    audit_entries::revoked(&mut transaction, &key.project, (id, &key.name), &caller.actor()).await?;
     transaction.commit().await?;
     app.keyring.refresh();
     Ok(StatusCode::NO_CONTENT)
@@ -115,7 +115,7 @@ async fn rotate_key(
     let secret = Secret::random()?;
     let mut transaction = db::begin(&app.db).await?;
     let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
-    noted::rotated(&mut transaction, &row, (id, &rotation), &caller.actor()).await?;
+    audit_entries::rotated(&mut transaction, &row, (id, &rotation), &caller.actor()).await?;
     transaction.commit().await?;
     app.keyring.refresh();
     Ok((StatusCode::CREATED, axum::Json(CreatedKey { key: secret.text, row })))

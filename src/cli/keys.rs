@@ -12,7 +12,7 @@ use super::client::Client;
 use super::target::{Found, Missing, Target};
 use super::words;
 use crate::auth::keys::{self, ApiKey, NewKey, Rotation, Scope, Secret};
-use crate::auth::{Actor, noted};
+use crate::auth::{Actor, audit_entries};
 use crate::db;
 use crate::http::Checks;
 use crate::projects;
@@ -169,7 +169,7 @@ impl Action {
                 })?;
                 let mut transaction = db::begin(&db).await?;
                 let row = keys::insert(&mut transaction, &project, &new, &secret).await?;
-                noted::made(&mut transaction, &row, &Actor::COMMAND_LINE).await?;
+                audit_entries::made(&mut transaction, &row, &Actor::COMMAND_LINE).await?;
                 transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
@@ -179,7 +179,7 @@ impl Action {
                 let mut transaction = db::begin(&db).await?;
                 let rotation = Rotation { old_expires_at, expires_at };
                 let row = keys::rotate(&mut transaction, id, &rotation, &secret).await?;
-                noted::rotated(&mut transaction, &row, (id, &rotation), &Actor::COMMAND_LINE).await?;
+                audit_entries::rotated(&mut transaction, &row, (id, &rotation), &Actor::COMMAND_LINE).await?;
                 transaction.commit().await?;
                 show(&secret.text, &row)?;
             }
@@ -190,7 +190,7 @@ impl Action {
                 };
                 keys::revoke(&mut *transaction, id).await?;
                 let revoked = (id, row.name.as_str());
-                noted::revoked(&mut transaction, &row.project, revoked, &Actor::COMMAND_LINE).await?;
+                audit_entries::revoked(&mut transaction, &row.project, revoked, &Actor::COMMAND_LINE).await?;
                 transaction.commit().await?;
                 words::note(format_args!("revoked {id}"));
             }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::client::{Presence, get_local, reachable};
 use super::{block_on, checked, client, embedded_settings, parse_url, words};
 use crate::auth::keys::{self, First, Secret};
-use crate::auth::{Actor, noted};
+use crate::auth::{Actor, audit_entries};
 use crate::config::{Database, LogFormat, Logging, Privacy, Serve};
 use crate::db;
 use crate::db::embedded::Cluster;
@@ -127,10 +127,10 @@ impl Options {
             let First { key: row, is_new, replaced } = keys::replace_first(&mut transaction, &key).await?;
             let actor = Actor { key: None, name: "GLEANER_ADMIN_KEY".into() };
             if is_new {
-                noted::made(&mut transaction, &row, &actor).await?;
+                audit_entries::made(&mut transaction, &row, &actor).await?;
             }
             for id in replaced {
-                noted::revoked(&mut transaction, &row.project, (id, &row.name), &actor).await?;
+                audit_entries::revoked(&mut transaction, &row.project, (id, &row.name), &actor).await?;
             }
             transaction.commit().await?;
             if row.revoked_at.is_some() {

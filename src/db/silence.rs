@@ -44,7 +44,7 @@ impl LongestStatement {
     /// Does work, and gives it up with an error when nothing has happened in it for longer than any statement takes. Dropping the
     /// work closes the connections that it has.
     pub async fn while_heard<T>(self, work: impl Future<Output = T>) -> sqlx::Result<T> {
-        // Where it is pinned, it is there once.
+        // The work is pinned here, so that a request has room for it once and not twice.
         let work = pin!(work);
         let done = unless_silent(self.0 + self.0 / 10, work).await;
         done.ok_or_else(|| {
@@ -54,7 +54,8 @@ impl LongestStatement {
     }
 }
 
-/// Does work until nothing has happened in it for so long. It is then dropped, and there is no result.
+/// Does work until nothing has happened in it for so long. It is then dropped, and there is no result. The time in which this
+/// thread was busy with something else does not count.
 pub async fn unless_silent<T>(silence: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut over = pin!(sleep(silence));

@@ -40,7 +40,7 @@ pub(super) struct Asked {
     /// The message after the last human one in which the person has said something beside the result of a tool.
     spoken: Option<Uuid>,
     /// Whether a system message says that an agent asks for itself.
-    is_errand: bool,
+    is_agents_own: bool,
 }
 
 /// The members of a body that are read.
@@ -117,10 +117,10 @@ impl Asked {
             list_at: list.map_or(0..0, |list| place(body, list.get())),
             messages_at: Vec::new(),
             spoken: None,
-            is_errand: false,
+            is_agents_own: false,
             session: own,
         };
-        asked.is_errand = asked.system.as_deref().is_some_and(is_told_by_agent);
+        asked.is_agents_own = asked.system.as_deref().is_some_and(is_told_by_agent);
         for part in asked.system.as_deref().into_iter().chain(read.tools.map(RawValue::get)) {
             asked.passed.overhead = asked.passed.overhead.and(Length::of(part));
         }
@@ -146,7 +146,7 @@ impl Asked {
             asked.passed.user = length;
         }
         asked.passed.turn = asked.spoken.or(asked.passed.turn);
-        if asked.is_errand || is_asked_by_agent(&asked.user_text) {
+        if asked.is_agents_own || is_asked_by_agent(&asked.user_text) {
             // Nobody has said anything new, and the answer is not one to what was said before. Copies are still found.
             asked.user_text.clear();
             asked.passed.turn = None;
@@ -171,7 +171,7 @@ impl Asked {
         let begins = is_human(&message);
         let said = if begins { Some(own_text(&message["content"])) } else { said_beside_result(&message) };
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
-        self.is_errand |= stays && is_told_by_agent(&own_text(&message["content"]));
+        self.is_agents_own |= stays && is_told_by_agent(&own_text(&message["content"]));
         let mut sent = SentMessage::new(session, self.passed.messages.last(), remembered, message, raw);
         if let Some(said) = said {
             sent.say(session, &said);
@@ -397,6 +397,26 @@ mod tests {
         assert_eq!(prompt, json!([{"role": "system", "content": "Be brief."}, messages[6]]));
         let ids: Vec<_> = asked.passed.messages.iter().map(|sent| sent.turn).collect();
         assert_eq!((ids[0], ids[3], ids[6]), (Some(asked.passed.turns[0].0), ids[0], asked.passed.turn));
+    }
+
+    #[test]
+    fn what_an_agent_asks_for_itself_is_no_human_message_but_known_by_its_words() {
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let told = json!({"role": "developer", "content": "Be brief.\nYou are a title generator."});
+        for (messages, is_own) in [
+            (json!([told, user("Add a page.")]), true),
+            (json!([user("Add a page."), user("[SUGGESTION MODE: what next?]")]), true),
+            (json!([user("[SUGGESTION MODE: what next?]"), user("Add a page.")]), false),
+            (json!([user("You are a title generator. Add a page.")]), false),
+        ] {
+            let (asked, _) = read(Api::ChatCompletions, &json!({"model": "m", "messages": messages}));
+            assert_eq!(
+                (asked.user_text.is_empty(), asked.passed.turn.is_none()),
+                (is_own, is_own),
+                "{messages}"
+            );
+            assert!(asked.passed.said.is_some());
+        }
     }
 
     #[test]

@@ -359,7 +359,30 @@ impl HttpBody for Holding {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_request_with_a_large_body_waits_for_a_turn_of_its_project_beside_others() {
+        let work = Arc::new(Work::new(crate::sharing::Limits { at_a_time: 1, ..Default::default() }));
+        let [own, other]: [Arc<str>; 2] = ["own".into(), "other".into()];
+        work.note(&other);
+        work.note(&own);
+        let memory = Memory::unbounded();
+        memory.set_project(&own);
+        let held = work.turn(&own, Kind::Parse).await;
+        memory.begin_turn(FREE + 1).now_or_never().expect("only those who write take turns");
+        memory.takes_turns(&work);
+        memory.begin_turn(FREE).now_or_never().expect("a small body needs none");
+        assert!(memory.begin_turn(FREE + 1).now_or_never().is_none(), "another request has the turn");
+        drop(held);
+        memory.begin_turn(FREE + 1).now_or_never().expect("its turn");
+        assert!(work.turn(&own, Kind::Read).now_or_never().is_none(), "the request has the turn");
+        memory.begin_turn(FREE + 1).now_or_never().expect("it has one");
+        memory.end_turn();
+        assert!(work.turn(&own, Kind::Read).now_or_never().is_some());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn requests_wait_for_memory_that_others_hold_and_are_refused_after_five_seconds() {
