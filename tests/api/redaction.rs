@@ -155,10 +155,6 @@ async fn rules_that_cannot_be_used_are_refused_by_their_place() {
         (custom("n", "("), "/redact/custom/1/regex"),
         (custom("n", "(?:a{1000}){1000}"), "/redact/custom/1/regex"),
         (custom("n", "(a)(b)(c)(d)"), "/redact/custom/1/regex"),
-        (
-            custom("n", &format!("(?i)[{}&&a]", ["\u{1}-\u{10ffff}"; 190].join("&&"))),
-            "/redact/custom/1/regex",
-        ),
         (custom("n", &"x".repeat(1001)), "/redact/custom/1/regex"),
         (json!({"custom": vec![json!({"name": "n", "regex": "x"}); 51]}), "/redact/custom"),
         (json!({"rules": []}), "/redact/rules"),

@@ -108,23 +108,27 @@ impl RedactRules {
             return Ok(());
         }
         let rules = self.clone();
-        let checked = apart(project, move || {
-            let begun = processor_time();
-            rules.custom.iter().enumerate().try_for_each(|(number, rule)| {
-                let detail = match Expression::new(&rule.regex) {
-                    Err(detail) => detail,
-                    Ok(_) if processor_time().saturating_sub(begun) > COMPILING => LATE.to_owned(),
-                    Ok(_) => return Ok(()),
-                };
-                Err((number, detail))
-            })
-        });
+        let checked = apart(project, move || rules.compile_within(COMPILING));
         checked.await.map_err(|(number, detail)| {
             let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
             Error::invalid(
                 format!("/redact/custom/{number}/regex"),
                 format!("is not a valid expression: {detail}"),
             )
+        })
+    }
+
+    /// Compiles the expressions to see whether they can be used. Fails with the number of the first that is invalid, or with
+    /// which they have taken more processor time than `limit` together, and the reason.
+    pub(super) fn compile_within(&self, limit: Duration) -> Result<(), (usize, String)> {
+        let begun = processor_time();
+        self.custom.iter().enumerate().try_for_each(|(number, rule)| {
+            let detail = match Expression::new(&rule.regex) {
+                Err(detail) => detail,
+                Ok(_) if processor_time().saturating_sub(begun) > limit => LATE.to_owned(),
+                Ok(_) => return Ok(()),
+            };
+            Err((number, detail))
         })
     }
 }

@@ -1,3 +1,4 @@
+use super::rules::CustomRule;
 use super::*;
 
 fn secrets() -> Redactor {
@@ -527,6 +528,16 @@ fn what_one_text_has_taken_of_the_time_of_slow_expressions_is_not_there_for_the_
     assert!(took > CUSTOM_SPARE && letters() < first);
     assert_eq!(*slow.spare.lock().expect("no thread panics"), Duration::ZERO);
     assert_eq!(redacted(&slow, "abc D"), "[redacted:slow][redacted:slow]");
+}
+
+#[test]
+fn expressions_that_take_too_long_to_compile_together_are_refused() {
+    let rule = |regex: &str| CustomRule { name: "n".to_owned(), regex: regex.to_owned() };
+    let rules = RedactRules { custom: vec![rule("a"), rule("b")], ..RedactRules::default() };
+    let (number, reason) =
+        rules.compile_within(Duration::ZERO).expect_err("no expression compiles in no time");
+    assert_eq!((number, reason.as_str()), (0, "it takes too long to compile, with those before it"));
+    rules.compile_within(Duration::MAX).expect("two expressions");
 }
 
 #[test]
