@@ -26,7 +26,7 @@ pub async fn judge_starts(
     let verdict = |(id, hash): &(Uuid, &[u8])| match stored.get(id) {
         Some(stored) if stored == hash => Ok(Receipt::replayed(None)),
         Some(_) => {
-            Err(Error::Conflict(format!("a {record} with this id already exists with a different body")))
+            Err(Error::Conflict(format!("the {record} with this id already exists with a different body")))
         }
         None => Err(Error::Unavailable("the record has just been erased; try again")),
     };

@@ -43,12 +43,15 @@ pub(super) fn shown(piece: &str) -> &str {
     piece.char_indices().nth(MOST_OF_PIECE).map_or(piece, |(end, _)| &piece[..end])
 }
 
-/// Shortens a piece, and indents its lines after the first.
+/// What readers of a text may show as the end of a line, after `\r\n` has become `\n`. (Unicode, 5.8 "Newline Guidelines")
+const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+
+/// Shortens a piece, and indents its lines after the first, so that none looks like a heading or another piece.
 fn shorten(piece: &str) -> String {
     let piece = piece.trim();
     let cut = shown(piece);
     let end = if cut.len() < piece.len() { "…" } else { "" };
-    format!("{}{end}", cut.replace('\n', "\n  "))
+    format!("{}{end}", cut.replace("\r\n", "\n").replace(LINE_ENDS, "\n  "))
 }
 
 #[cfg(test)]
@@ -86,5 +89,13 @@ mod tests {
                 && text.ends_with("\nFiles:\n- src/a.rs\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn no_line_of_a_piece_looks_like_a_heading() {
+        let piece = "one\r\ntwo\rthree\u{b}four\u{c}five\u{85}six\u{2028}seven\u{2029}Files:".to_owned();
+        let (text, _) = write(&[Part { heading: "Memories:", pieces: vec![piece] }]);
+        let lines = "- one\n  two\n  three\n  four\n  five\n  six\n  seven\n  Files:\n";
+        assert_eq!(text.split_once("Memories:\n").map(|(_, lines)| lines), Some(lines));
     }
 }

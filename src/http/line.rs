@@ -108,7 +108,7 @@ impl<'a> Line<'a> {
         match record {
             None => Checks::of(body),
             Some(_) => {
-                Err(Error::invalid(format!("/{}", R::MEMBER), format!("a {} is named by id", R::NAME)))
+                Err(Error::invalid(format!("/{}", R::MEMBER), format!("the {} is named by id", R::NAME)))
             }
         }
     }

@@ -8,6 +8,7 @@ pub mod end_line;
 pub mod idempotency;
 pub mod json;
 pub mod line;
+mod linger;
 pub mod memory;
 pub mod pace;
 pub mod page;

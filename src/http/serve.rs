@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
+use super::linger::{Lingering, linger};
 use crate::error::{Error, Refused};
 
 /// How long requests in flight may take once the server is stopping.
@@ -135,19 +136,24 @@ pub async fn serve(
         // Who reads nothing of an answer is hung up on, as the answer stays in memory.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(limits.patience));
-        let stream = TokioIo::new(Box::pin(stream));
-        let connection = open.watch(server.serve_connection(stream, service).into_owned());
+        let (stream, ended_stream) = Lingering::new(Box::pin(stream));
+        let connection = open.watch(server.serve_connection(TokioIo::new(stream), service).into_owned());
         tokio::spawn(async move {
             let _place = place;
-            let mut connection = std::pin::pin!(connection);
-            // Until the first bytes tell which version of HTTP a client speaks, no timeout of that version runs.
-            let ended = match tokio::time::timeout(patience, &mut connection).await {
-                Ok(ended) => ended,
-                Err(_) if !has_asked.load(Ordering::Relaxed) => return,
-                Err(_) => connection.await,
+            let ended = {
+                let mut connection = std::pin::pin!(connection);
+                // Until the first bytes tell which version of HTTP a client speaks, no timeout of that version runs.
+                match tokio::time::timeout(patience, &mut connection).await {
+                    Ok(ended) => ended,
+                    Err(_) if !has_asked.load(Ordering::Relaxed) => return,
+                    Err(_) => connection.await,
+                }
             };
             if let Err(error) = ended {
                 tracing::debug!(error, "a connection was interrupted");
+            }
+            if let Ok(stream) = ended_stream.await {
+                linger(stream).await;
             }
         });
     }

@@ -338,6 +338,28 @@ async fn a_head_beyond_32_kib_is_refused() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_all_of_a_body_before_it_reads_learns_why_it_was_refused() {
+    let service = Service::open().await;
+    let patience = Duration::from_mins(1);
+    let (address, stop, serving) = listen(&service, Connections { connections: 10, patience }).await;
+    // It is refused for its length, before it has come.
+    let body = vec![b' '; 32 << 20];
+    let head = format!(
+        "POST /v1/generations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut connection = TcpStream::connect(address).await.expect("it listens");
+    connection.write_all(head.as_bytes()).await.expect("it reads the head");
+    connection.write_all(&body).await.expect("it reads the body");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.expect("it answers and closes");
+    assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+    assert!(answer.contains("\"detail\":\"the body has more than 2097152 bytes\""), "{answer}");
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
+
+#[tokio::test]
 async fn a_client_that_reads_nothing_of_its_answer_is_hung_up_on() {
     let service = Service::open().await;
     for _ in 0..8 {

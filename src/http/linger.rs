@@ -1,0 +1,143 @@
+//! The end of connections whose clients still send, such as those whose request is refused before all of its body has come. If
+//! such a connection were closed at once, the system would reset it, and its client would often lose the response that says
+//! why. So what still comes is read for a while and thrown away. (RFC 9112, section 9.6)
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// How long a client may send nothing until its connection is closed.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How long a client may send at most until its connection is closed.
+const MOST: Duration = Duration::from_secs(10);
+/// The number of bytes that are read at once.
+const PIECE: usize = 16 << 10;
+
+/// A stream that is not closed when it is dropped, but given to whoever made this value, if everything was sent on it.
+pub(super) struct Lingering<S> {
+    stream: Option<S>,
+    to: Option<oneshot::Sender<S>>,
+    is_sent: bool,
+}
+
+impl<S: Unpin> Lingering<S> {
+    /// Wraps a stream. The receiver gets it when it is no longer used.
+    pub(super) fn new(stream: S) -> (Self, oneshot::Receiver<S>) {
+        let (to, from) = oneshot::channel();
+        (Self { stream: Some(stream), to: Some(to), is_sent: false }, from)
+    }
+
+    fn stream(&mut self) -> Pin<&mut S> {
+        Pin::new(self.stream.as_mut().expect("the stream is given away when this is dropped"))
+    }
+}
+
+impl<S> Drop for Lingering<S> {
+    fn drop(&mut self) {
+        if let (true, Some(stream), Some(to)) = (self.is_sent, self.stream.take(), self.to.take()) {
+            // If nobody waits for it, it is closed.
+            drop(to.send(stream));
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.stream().poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream().poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.stream().poll_shutdown(context))?;
+        self.is_sent = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream().poll_write_vectored(context, bytes)
+    }
+}
+
+/// Reads what a client still sends until it closes the connection, sends nothing for a second, or has sent for ten.
+pub(super) async fn linger(mut stream: impl AsyncRead + Unpin) {
+    let mut piece = vec![0; PIECE];
+    let sent = async { while let Ok(Ok(1..)) = timeout(SILENCE, stream.read(&mut piece)).await {} };
+    let _ = timeout(MOST, sent).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_keeps_sending_is_read_for_ten_seconds_and_one_that_does_not_for_one() {
+        let (mut client, server) = tokio::io::duplex(PIECE);
+        let begun = Instant::now();
+        let sends = async {
+            loop {
+                tokio::time::sleep(SILENCE / 2).await;
+                client.write_all(b"more").await.expect("it is read");
+            }
+        };
+        tokio::select! {
+            () = linger(server) => {}
+            () = sends => {}
+        }
+        assert_eq!(begun.elapsed(), MOST);
+
+        let (_client, server) = tokio::io::duplex(PIECE);
+        let begun = Instant::now();
+        linger(server).await;
+        assert_eq!(begun.elapsed(), SILENCE);
+
+        let (client, server) = tokio::io::duplex(PIECE);
+        drop(client);
+        let begun = Instant::now();
+        linger(server).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn only_a_stream_on_which_everything_was_sent_is_given_back() {
+        let (interrupted, from) = Lingering::new(tokio::io::duplex(1).0);
+        drop(interrupted);
+        from.await.expect_err("it is closed");
+        let (mut ended, from) = Lingering::new(tokio::io::duplex(1).0);
+        ended.shutdown().await.expect("shuts down");
+        drop(ended);
+        from.await.expect("a stream");
+    }
+}
