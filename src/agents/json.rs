@@ -9,6 +9,8 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::types::value;
+
 /// A text that is not a JSON object: it is invalid, was cut off, or is another value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a JSON object")]
@@ -112,7 +114,7 @@ pub(super) fn texts(raw: Raw<'_>) -> String {
     match raw.map(RawValue::get) {
         Some(written) if written.starts_with('"') => texts.extend(text(raw).map(Cow::into_owned)),
         Some(written) if written.len() <= MOST_VALUE && written.starts_with(['{', '[']) => {
-            if let Ok(value) = serde_json::from_str(written) {
+            if let Ok(value) = value::parse(written) {
                 collect_texts(value, &mut texts);
             }
         }

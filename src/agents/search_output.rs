@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::action::{MOST_PATH, OVERHEAD, Room};
 use super::json::{self, Raw};
+use crate::types::value;
 
 /// The maximum number of results that are kept.
 const RESULTS: usize = 100;
@@ -129,7 +130,7 @@ fn read_json(text: &str) -> Option<SearchOutput> {
     {
         return None;
     }
-    in_value(&serde_json::from_str(text).ok()?, DEPTH)
+    in_value(&value::parse(text).ok()?, DEPTH)
 }
 
 fn in_value(value: &Value, depth: usize) -> Option<SearchOutput> {

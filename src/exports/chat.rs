@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
+use crate::types::value;
+
 /// A message of a chat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct Message<'a> {
@@ -59,8 +61,7 @@ impl<'a> Prompt<'a> {
     /// Reads what a client sent to a model. Returns none if it is neither a request nor a list of messages.
     #[must_use]
     pub fn read(json: &str) -> Option<Self> {
-        let request: Value = serde_json::from_str(json).ok()?;
-        let mut prompt = match request {
+        let mut prompt = match value::parse(json).ok()? {
             Value::Array(messages) => Self { messages: of_chat(messages)?, tools: vec![] },
             Value::Object(mut request) => {
                 let tools = match request.remove("tools").or_else(|| request.remove("functions")) {
@@ -333,6 +334,10 @@ mod tests {
             assert_eq!(read(&other), Value::Null, "{other}");
         }
         assert_eq!(Prompt::read("plain text"), None);
+        // An object with this member is no text of JSON, whatever the parser makes of it by default.
+        let hidden =
+            json!([{"$serde_json::private::RawValue": json!({"role": "user", "content": "hi"}).to_string()}]);
+        assert_eq!(read(&hidden), Value::Null);
     }
 
     #[test]

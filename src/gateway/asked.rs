@@ -16,6 +16,7 @@ use crate::http::clean::clean_json;
 use crate::messages::passed::{Passed, SentMessage};
 use crate::messages::rules::estimate::Length;
 use crate::providers::answer::{Api, text};
+use crate::types::value;
 
 /// A parsed request.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl Asked {
         } else {
             let items: Vec<&RawValue> = serde_json::from_str(list.get()).map_err(not_json)?;
             for raw in items {
-                let message: Value = serde_json::from_str(raw.get()).map_err(not_json)?;
+                let message = value::parse(raw.get()).map_err(not_json)?;
                 let at = Some(place(body, raw.get()));
                 asked.push(message, raw.to_owned(), session.as_deref(), &remembered, at);
             }
@@ -347,7 +348,7 @@ fn has_media(value: &Value) -> bool {
 /// Returns the session in the `user_id` of Claude Code: the JSON of an object, or a text that ends with it.
 fn session_of(user_id: &Value) -> Option<String> {
     let user_id = user_id.as_str()?;
-    let object: Option<Value> = serde_json::from_str(user_id).ok();
+    let object = value::parse(user_id).ok();
     let session = match object.as_ref().and_then(|object| object["session_id"].as_str()) {
         Some(session) => session,
         None => user_id.rsplit_once("_session_")?.1,

@@ -17,7 +17,8 @@ const DEPTH_LIMIT: u32 = 127;
 /// Replaces, in place, the escapes in a JSON text that Postgres cannot store (`\u0000` and lone surrogates)
 /// by `\ufffd`, and returns how many there were. Also refuses what nobody would notice in an object that
 /// stays unparsed: nesting deeper than the parser allows, numbers beyond the range of a double, and numbers that are much
-/// longer without their exponents, as Postgres writes them. A raw NUL byte is left to the parser, which refuses it.
+/// longer without their exponents, as Postgres writes them. A member with a name that is `serde_json`'s own is refused, because a
+/// value would be made of the text in it. A raw NUL byte is left to the parser, which refuses it.
 pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     let mut replaced = 0;
     let mut depth = 0_u32;
@@ -25,7 +26,13 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     let mut at = 0;
     while at < json.len() {
         match json[at] {
-            b'"' => at = clean_string(json, at + 1, &mut replaced),
+            b'"' => {
+                let begun = at;
+                at = clean_string(json, at + 1, &mut replaced);
+                if is_private(json, begun, at) {
+                    return Err(malformed_at(json, begun, &format!("the name {PRIVATE:?} is reserved")));
+                }
+            }
             b'{' | b'[' => {
                 depth += 1;
                 if depth > DEPTH_LIMIT {
@@ -56,6 +63,19 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
         }
     }
     Ok(replaced)
+}
+
+/// The name that tells `serde_json` that a member is not one, but JSON text in place of the object around it. That text may nest
+/// as deeply as the one it is in.
+const PRIVATE: &str = "$serde_json::private::RawValue";
+
+/// Returns whether the string from `begun` to `end` is the name of a member, and [`PRIVATE`].
+fn is_private(json: &[u8], begun: usize, end: usize) -> bool {
+    let string = &json[begun..end];
+    let may_be = ["\"$", "\"\\u0024"].iter().any(|head| string.starts_with(head.as_bytes()));
+    may_be
+        && json[end..].trim_ascii_start().starts_with(b":")
+        && serde_json::from_slice::<String>(string).is_ok_and(|name| name == PRIVATE)
 }
 
 /// The maximum number of values in a JSON text that is parsed as a whole, whatever it contains. That is more than a
@@ -269,6 +289,18 @@ mod tests {
         let error = clean_json(&mut br#"{"a": [1, -1e400]}"#.to_vec()).expect_err("too large").to_string();
         assert!(error.ends_with("number out of range at line 1 column 11"), "{error}");
         assert_eq!(clean_json(&mut br#"{"a": "1e400 [[["}"#.to_vec()).expect("in a string"), 0);
+    }
+
+    #[test]
+    fn the_private_name_of_the_parser_is_refused_as_the_name_of_a_member_only() {
+        for (json, is_refused) in [
+            (r#"{"$serde_json::private::RawValue": 1}"#, true),
+            (r#"{"a": [{"b": 1, "\u0024serde_json\u003a:private::RawValue" : "1"}]}"#, true),
+            (r#"{"a": "$serde_json::private::RawValue", "b": 1}"#, false),
+            (r#"{"$serde_json::private::RawValues": 1, "$": "$", "\u0024": 1}"#, false),
+        ] {
+            assert_eq!(clean_json(&mut json.as_bytes().to_vec()).is_err(), is_refused, "{json}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::{Door, Place};
 use crate::auth::keyring::PROJECT;
 use crate::error::Error;
 use crate::http::memory::Memory;
+use crate::types::value;
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, header};
@@ -136,7 +137,7 @@ fn result(response: &Response<Bytes>) -> CallToolResult {
     if status == StatusCode::NO_CONTENT {
         return success("The project stores nothing of this.".to_owned(), json!({}));
     }
-    match serde_json::from_str::<Value>(&text) {
+    match value::parse(&text) {
         Ok(body @ Value::Object(_)) if status.is_success() => success(text, body),
         Ok(problem @ Value::Object(_)) => failed(describe(&problem), Some(problem)),
         _ => failed(format!("the server answered {status}, which is not a response of Gleaner"), None),

@@ -3,6 +3,8 @@
 use rmcp::model::JsonObject;
 use serde_json::Value;
 
+use crate::types::value;
+
 /// The agent session and the folder in which a model works, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
@@ -19,7 +21,7 @@ impl Place {
         let name = |name: &str| meta.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let session = name("threadId").or_else(|| name("sessionId")).map(str::to_owned);
         let root = meta.get("x-codex-turn-metadata").and_then(|turn| match turn {
-            Value::String(text) => only_workspace(&serde_json::from_str(text).ok()?),
+            Value::String(text) => only_workspace(&value::parse(text).ok()?),
             turn => only_workspace(turn),
         });
         Self { session, root }

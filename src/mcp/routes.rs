@@ -16,7 +16,7 @@ use utoipa::openapi::OpenApi;
 use super::{Door, Mcp, Place, Tools};
 use crate::auth::{Known, is_of_other_page};
 use crate::error::{Error, PassedOn, Result};
-use crate::http::clean::values;
+use crate::http::clean::{clean_json, values};
 use crate::http::json::{self, JSON_LIMIT};
 use crate::http::memory::Memory;
 use crate::memories::conversations;
@@ -64,7 +64,8 @@ async fn admit(app: App, request: Request) -> Result<axum::http::Request<Full<by
     }
     let (mut parts, body) = request.into_parts();
     let known = Known::from_request_parts(&mut parts, &app).await?;
-    let body = json::body(Request::from_parts(parts.clone(), body), LIMIT).await?;
+    let mut body = json::body(Request::from_parts(parts.clone(), body), LIMIT).await?;
+    body.replaced.add(clean_json(&mut body.bytes)?);
     Memory::of(&parts.extensions).hold_values(body.bytes.len(), values(&body.bytes)).await?;
     parts.extensions.insert(LastActive { app, known: Arc::new(known) });
     Ok(axum::http::Request::from_parts(parts, Full::new(body.bytes.into())))

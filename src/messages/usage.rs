@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::types::FreeForm;
+use crate::types::{FreeForm, value};
 
 /// The tokens of a call, as the provider counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) fn numbers_of(usage: &FreeForm) -> FreeForm {
             _ => false,
         }
     }
-    let mut usage: Value = serde_json::from_str(usage.as_str()).unwrap_or_default();
+    let mut usage = value::parse(usage.as_str()).unwrap_or_default();
     if is_kept(&mut usage) { FreeForm::of(&usage).unwrap_or_default() } else { FreeForm::default() }
 }
 

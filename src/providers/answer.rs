@@ -1,7 +1,5 @@
 //! Parses the answers of providers, whole or streamed, in the format of each API.
 
-mod few;
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +13,7 @@ use crate::http::clean::{MOST_VALUES, clean_json, values};
 use crate::messages::failure::{self, ERROR_BODY, Failure};
 use crate::privacy::cut::beginning;
 use crate::sharing::apart;
-use few::Few;
+use crate::types::value::Few;
 
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

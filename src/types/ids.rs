@@ -8,6 +8,8 @@ use serde_json::ser::Formatter;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::value;
+
 /// Tells serde to leave a field out of the request hash, for use with `skip_serializing_if`. Fields that name
 /// the record are left out this way and still appear in the OpenAPI document.
 pub fn names_it<T>(_: &T) -> bool {
@@ -49,7 +51,7 @@ impl Formatter for Canonical {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        serde_json::to_writer(writer, &serde_json::from_str::<serde_json::Value>(fragment)?)?;
+        serde_json::to_writer(writer, &value::parse(fragment)?)?;
         Ok(())
     }
 }

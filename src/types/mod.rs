@@ -1,5 +1,5 @@
 //! Values that every domain shares: [`Timestamp`], [`OptionalName`], [`FreeForm`] objects, texts that are searched for
-//! ([`Contained`]), and what [`ids`] and hashes are made of.
+//! ([`Contained`]), JSON of others as a [`value`], and what [`ids`] and hashes are made of.
 
 mod contained;
 mod free_form;
@@ -7,6 +7,7 @@ pub mod ids;
 mod optional_name;
 pub mod path;
 mod timestamp;
+pub mod value;
 
 pub use contained::Contained;
 pub use free_form::FreeForm;

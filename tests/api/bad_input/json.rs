@@ -41,6 +41,17 @@ async fn what_is_not_json_is_malformed_and_the_place_is_named() {
             r#"{"user_intent": "x", "domain_name": "d", "created_at": 1e400}"#.to_owned(),
             "number out of range",
         ),
+        (
+            // A name with which the parser reads the text in place of the object.
+            r#"{"user_intent": "x", "domain_name": "d", "metadata": {"$serde_json::private::RawValue": "[1]"}}"#
+                .to_owned(),
+            "the name \"$serde_json::private::RawValue\" is reserved at line 1 column 55",
+        ),
+        (
+            r#"{"user_intent": "x", "domain_name": "d", "metadata": {"\u0024serde_json::private::R\u0061wValue" :1}}"#
+                .to_owned(),
+            "is reserved",
+        ),
     ] {
         let answer = service.post_text(LOGS, "application/json", body.clone()).await;
         let problem = answer.refused(400, &[]);

@@ -1,4 +1,8 @@
-//! Parses JSON into a value that is not too large.
+//! Parses JSON of others into values.
+//!
+//! `serde_json` parses an object whose first member has a certain private name as if the text in that member stood in its
+//! place, however deeply objects are nested in such texts. So whoever writes JSON could make it say something else, or need more
+//! stack than there is. Here each member is what it is.
 
 use std::fmt;
 
@@ -6,10 +10,19 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Value};
 
 /// Makes a value of JSON, unless it has more values than are `left`.
-pub(super) struct Few<'a> {
-    pub(super) left: &'a mut usize,
+pub struct Few<'a> {
+    /// How many values there may still be.
+    pub left: &'a mut usize,
     /// The name of the members of objects that are left out, and not counted.
-    pub(super) without: Option<&'static str>,
+    pub without: Option<&'static str>,
+}
+
+/// Parses a JSON text that somebody else has written, such as one in a text of theirs.
+pub fn parse(json: &str) -> serde_json::Result<Value> {
+    let mut parser = serde_json::Deserializer::from_str(json);
+    let mut left = usize::MAX;
+    let value = Few { left: &mut left, without: None }.deserialize(&mut parser)?;
+    parser.end().map(|()| value)
 }
 
 impl Few<'_> {
@@ -97,5 +110,18 @@ mod tests {
         let expected = json!({"a": [null, true, -1, u64::MAX, 1.5, "é"], "b": {}});
         assert_eq!(read(text, 9), Some(expected));
         assert_eq!(read(text, 8), None);
+    }
+
+    #[test]
+    fn a_member_with_a_private_name_of_the_parser_is_a_member_like_others() {
+        let member = |json: &str| format!(r#"{{"$serde_json::private::RawValue": {}}}"#, Value::from(json));
+        let value = parse(&member("[1]")).expect("JSON");
+        assert_eq!(value, json!({"$serde_json::private::RawValue": "[1]"}));
+        assert_eq!(
+            serde_json::from_str::<Value>(&member("[1]")).ok(),
+            Some(json!([1])),
+            "it is still private"
+        );
+        parse("1 2").expect_err("there is more");
     }
 }
