@@ -16,7 +16,7 @@ use crate::http::Check;
 use crate::http::memory::Memory;
 use crate::memories::event::{Event, Suggest};
 use crate::memories::help::{self, Help, Item, ItemKind};
-use crate::memories::rules::signs::{signs, tokens};
+use crate::memories::rules::signs::{signs, written};
 use crate::memories::suggest::{self, Moment};
 use crate::memories::suggestion::NewSuggest;
 use crate::privacy::capture::Capture;
@@ -124,11 +124,11 @@ pub async fn find(
     let _place = app.place_at_reading(&tenant.name).await?;
     let turn = app.work.turn(&tenant.name, Kind::Read).await;
     // The place is for one connection, so these do not look at the same time.
-    let suggest = memories(app, tenant, at, kinds.memories, memory).await?;
+    let remembered = memories(app, tenant, at, kinds.memories, memory).await?;
     let files = files(app, tenant, at, kinds.files).await?;
     let examples = examples(app, tenant, at, kinds.examples && !at.is_search, memory).await?;
     drop(turn);
-    let memories = suggest.as_ref().map(|(_, contents)| contents.as_slice()).unwrap_or_default();
+    let Remembered { suggest, told: memories, queries } = remembered;
     let parts = [
         Part { heading: "Memories:", pieces: memories.iter().map(told_memory).collect() },
         Part { heading: "Files that are likely needed:", pieces: files.iter().map(told_file).collect() },
@@ -136,8 +136,9 @@ pub async fn find(
     ];
     let (text, taken) = text::write(&parts);
     let key = tenant.policy.key();
-    // A name that the agent knows, or was not shown, is no sign.
-    let known = tokens(at.text).collect();
+    // A name that the agent knows, from this prompt or one before it, or was not shown, is no sign.
+    let said = queries.iter().map(String::as_str).chain([at.text]);
+    let known = said.flat_map(written).collect();
     let words = |text: &str| -> Vec<_> {
         signs(text::shown(text), &known).into_iter().map(|sign| help::word(key, sign)).collect()
     };
@@ -162,7 +163,7 @@ pub async fn find(
     }
     let held_out = is_held_out(tenant, at.session);
     let shown = taken[0];
-    let suggest = suggest.filter(|_| shown > 0 && !held_out).map(|(mut suggest, _)| {
+    let suggest = suggest.filter(|_| shown > 0 && !held_out).map(|mut suggest| {
         suggest.shown.truncate(shown);
         suggest
     });
@@ -178,6 +179,16 @@ pub async fn note(app: &App, tenant: &Arc<Tenant>, found: Found, memory: &Memory
     app.writer.write(tenant, Event::help(found.help), memory).await.map(|_| ())
 }
 
+/// The memories that an agent may be told of.
+#[derive(Default)]
+struct Remembered {
+    /// The event that records them.
+    suggest: Option<Suggest>,
+    told: Vec<Told>,
+    /// The last queries of the conversation.
+    queries: Vec<String>,
+}
+
 /// A memory as an agent is told of it.
 struct Told {
     id: Uuid,
@@ -191,14 +202,14 @@ async fn memories(
     at: &At<'_>,
     wanted: bool,
     memory: &Memory,
-) -> Result<Option<(Suggest, Vec<Told>)>> {
+) -> Result<Remembered> {
     if !wanted {
-        return Ok(None);
+        return Ok(Remembered::default());
     }
     let most = tenant.memories.suggestion_max_results.unwrap_or(MOST_MEMORIES).min(MOST_MEMORIES);
     let rules = NewSuggest { max_suggestions: Some(most), ..NewSuggest::default() }.over(&tenant.memories);
     let moment = Moment { search: Some(at.text).filter(|_| at.is_search), ..Moment::now() };
-    let mut suggest = suggest::propose(app, tenant, at.session, &rules, &moment).await?;
+    let (mut suggest, queries) = suggest::propose(app, tenant, at.session, &rules, &moment).await?;
     let mut contents = suggest::contents(&app.db, &tenant.name, &suggest, memory).await?;
     suggest.shown.retain(|shown| contents.contains_key(&shown.memory));
     let told = suggest.shown.iter().filter_map(|shown| {
@@ -210,7 +221,7 @@ async fn memories(
         // The reasons contain words of the search, which is kept and erased elsewhere.
         suggest.shown.iter_mut().for_each(|shown| shown.reason.clear());
     }
-    Ok(Some((suggest, told)))
+    Ok(Remembered { suggest: Some(suggest), told, queries })
 }
 
 async fn files(app: &App, tenant: &Arc<Tenant>, at: &At<'_>, wanted: bool) -> Result<Vec<Hint>> {

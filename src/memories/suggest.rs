@@ -131,14 +131,15 @@ pub async fn suggest(
     read(db, project, suggest, memory).await?.ok_or(Error::NotFound("answer"))
 }
 
-/// Finds memories that are relevant to a conversation, for help without a request. Nothing is stored yet.
+/// Finds memories that are relevant to a conversation, for help without a request. Nothing is stored yet. Also returns the last
+/// queries of the conversation, the newest first.
 pub async fn propose(
     app: &App,
     tenant: &Arc<Tenant>,
     session: &str,
     rules: &InForce,
     moment: &Moment<'_>,
-) -> Result<Suggest> {
+) -> Result<(Suggest, Vec<String>)> {
     let began = Instant::now();
     let id = Uuid::now_v7();
     let mut event = Suggest {
@@ -154,7 +155,8 @@ pub async fn propose(
     let known = Known::of(&app.db, &tenant.name, session, rules.window, true).await?;
     fill(app, tenant, &mut event, &known, rules, moment, PATIENCE_UNASKED).await?;
     event.took_ms = began.elapsed().as_secs_f64() * 1_000.0;
-    Ok(event)
+    let queries = known.queries.into_iter().filter_map(|(_, query, _)| query).collect();
+    Ok((event, queries))
 }
 
 /// Returns the contents of the suggested memories, without those that were erased in the meantime.

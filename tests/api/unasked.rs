@@ -162,6 +162,26 @@ async fn a_memory_counts_as_used_where_the_agent_writes_what_only_the_memory_nam
 }
 
 #[tokio::test]
+async fn what_the_person_has_named_themselves_is_no_use_of_help() {
+    let service = service(json!({})).await;
+    let content = "The retry of tokens in auth.py and verify_jwt rejects a clock that is ahead.";
+    service.post("/v1/memories", &json!({"content": content})).await.expect(201);
+    let bash = |command: &str| used("Bash", "t1", &json!({"command": command}), &json!({"stdout": ""}));
+    // They name a part of a path and of a qualified name.
+    let asked = "Fix the retry of tokens in @src/auth.py and auth::verify_jwt, the clock is ahead.";
+    told(&hook(&service, "s", "memories", &prompt(asked)).await);
+    hook(&service, "s", "", &bash("grep verify_jwt src/auth.py")).await;
+    // They name it before the agent searches in vain.
+    hook(&service, "t", "memories", &prompt("What tests auth.py and verify_jwt?")).await;
+    let grep = json!({"mode": "files_with_matches", "filenames": [], "numFiles": 0});
+    let search = used("Grep", "t2", &json!({"pattern": "retry tokens clock ahead"}), &grep);
+    hook(&service, "t", "memories", &search).await;
+    hook(&service, "t", "", &bash("grep verify_jwt src/auth.py")).await;
+    let shown = figures(&service, "memory").await["shown"].clone();
+    assert_eq!((&shown["count"], &shown["recognizable"]), (&json!(2), &json!(0)), "{shown}");
+}
+
+#[tokio::test]
 async fn a_memory_or_a_log_that_is_erased_leaves_no_sign_in_the_sessions_that_it_has_helped() {
     let service = service(json!({})).await;
     note(&service).await;

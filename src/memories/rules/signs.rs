@@ -10,7 +10,7 @@ const LONGEST: usize = 200;
 /// The minimum length of a sign of letters, and of a number, in bytes.
 const SHORTEST: usize = 4;
 
-/// Returns the names in a text that are not among the `known` tokens: identifiers, paths, codes and long numbers, each once, in
+/// Returns the names in a text that are not among the `known` ones: identifiers, paths, codes and long numbers, each once, in
 /// order. Ordinary words are not names.
 pub fn signs<'a>(text: &'a str, known: &BTreeSet<&str>) -> Vec<&'a str> {
     let mut signs: Vec<&str> = Vec::new();
@@ -25,7 +25,7 @@ pub fn signs<'a>(text: &'a str, known: &BTreeSet<&str>) -> Vec<&'a str> {
     signs
 }
 
-/// Returns the signs in what an agent has written: each token, and the parts of paths and calls, because a name is
+/// Returns the signs in what a person or an agent has written: each token, and the parts of paths and calls, because a name is
 /// usually written with more around it.
 pub fn written(text: &str) -> impl Iterator<Item = &str> {
     tokens(text).flat_map(|token| std::iter::once(token).chain(parts(token))).filter(|token| is_sign(token))
@@ -83,8 +83,11 @@ mod tests {
             ["AuthMiddleware", "src/auth.py", "verify_jwt", "E0308", "5433", "cbu.create"]
         );
         assert_eq!(
-            signs(text, &tokens("why does AuthMiddleware fail, on 5433?").collect()),
-            ["src/auth.py", "verify_jwt", "E0308", "cbu.create"]
+            signs(
+                text,
+                &written("why does AuthMiddleware fail, on 5433, in crate::auth::verify_jwt?").collect()
+            ),
+            ["src/auth.py", "E0308", "cbu.create"]
         );
         assert!(signs("Deploys happen on Tuesdays. It is 2 p.m.", &BTreeSet::new()).is_empty());
     }

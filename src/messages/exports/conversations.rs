@@ -174,6 +174,7 @@ impl Conversations {
                 select min(p.created_at) as created_at, max(p.completed_at) as completed_at,
                     max(p.topic_id) as topic_id, max(p.session_id) as session_id,
                     (array_agg(p.user_text order by p.created_at, p.id))[1] as question,
+                    (array_agg(p.session_id order by p.created_at, p.id))[1] as first_session,
                     md5(string_agg(md5(p.user_text) || md5(p.assistant_text), ',' order by p.created_at, p.id)) as texts,
                     json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
                         'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
@@ -215,7 +216,11 @@ impl Conversations {
         Self::push_complete(query, common, "p");
         query.push(" order by p.completed_at, p.id limit 1) next)");
         let contents = Contents::Question(Text { kind: "message", sql: "c.question" });
-        common.push(query, "c.created_at", &Sides { session: "last.conversation::text", contents });
+        common.push(
+            query,
+            "c.created_at",
+            &Sides { session: "coalesce(c.first_session, last.conversation::text)", contents },
+        );
     }
 
     /// Adds the condition that a pair of the project is complete.

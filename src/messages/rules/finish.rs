@@ -1,38 +1,30 @@
 //! Decides whether an answer is the whole of what a model had to say.
 
-/// The reasons to stop that providers give if a model has reached a limit, if its answer was withheld, or if it goes on later.
-const PARTIAL: [&str; 24] = [
-    "blocklist",
-    "cancelled",
-    "content_filter",
-    "content_filtered",
-    "error",
-    "function_call",
-    "guardrail_intervened",
-    "incomplete",
-    "language",
-    "length",
-    "malformed_function_call",
-    "max_output_tokens",
-    "max_tokens",
-    "model_context_window_exceeded",
-    "model_length",
-    "other",
-    "pause_turn",
-    "prohibited_content",
-    "recitation",
-    "refusal",
-    "safety",
-    "spii",
-    "tool_calls",
-    "tool_use",
+/// The reasons to stop that providers give if the model has ended its answer by itself. There are many more others, and providers
+/// invent new ones: for limits, for answers that were withheld or interrupted, and for those that go on later.
+const WHOLE: [&str; 14] = [
+    "complete",
+    "completed",
+    "done",
+    "end",
+    "end_of_turn",
+    "end_turn",
+    "eos",
+    "eos_token",
+    "finished",
+    "stop",
+    "stop_sequence",
+    "stop_token",
+    "success",
+    "succeeded",
 ];
 
-/// Returns whether an answer that stopped for this reason is a part of one, or none. Half of an answer is worse to learn from
-/// than none.
+/// Returns whether an answer that stopped for this reason may be a part of one, or none. Half of an answer is worse to learn from
+/// than none. Reasons are compared without case, and with `-` as `_`.
 #[must_use]
 pub fn is_partial(reason: &str) -> bool {
-    PARTIAL.iter().any(|partial| reason.eq_ignore_ascii_case(partial))
+    let reason = reason.trim().replace('-', "_");
+    !WHOLE.iter().any(|whole| reason.eq_ignore_ascii_case(whole))
 }
 
 #[cfg(test)]
@@ -40,20 +32,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_reached_a_limit_was_withheld_or_goes_on_is_partial() {
-        for reason in ["stop", "STOP", "end_turn", "stop_sequence", "completed", "done"] {
+    fn only_an_answer_that_the_model_ended_by_itself_is_whole() {
+        for reason in [
+            "stop",
+            "STOP",
+            "end_turn",
+            "stop_sequence",
+            "completed",
+            "done",
+            "COMPLETE",
+            "eos_token",
+            "end-turn",
+        ] {
             assert!(!is_partial(reason), "{reason}");
         }
         for reason in [
             "length",
             "max_tokens",
             "content_filter",
+            "content-filter",
             "refusal",
             "pause_turn",
             "incomplete",
             "model_context_window_exceeded",
             "SAFETY",
             "tool_calls",
+            "sensitive",
+            "network_error",
+            "insufficient_system_resource",
+            "abort",
+            "unknown",
         ] {
             assert!(is_partial(reason), "{reason}");
         }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::pages::{export, plan};
 use super::{TRAINING, solved};
 use crate::support::program::{DATASETS, lock};
-use crate::support::{Answer, Service, passed};
+use crate::support::{Answer, Service, passed, with};
 
 const PARTS: [&str; 3] = ["train", "validation", "test"];
 
@@ -217,6 +217,22 @@ async fn conversations_that_begin_with_the_same_message_are_in_one_part() {
     });
     service.accept(&events.collect::<Vec<_>>()).await;
     asked_in_one_part(&service, "/v1/exports/conversations?format=raw", "/pairs/0/user_text").await;
+}
+
+#[tokio::test]
+async fn the_topics_of_a_session_are_in_one_part_where_the_split_is_by_session() {
+    let service = Service::open().await;
+    let events = (0..40).flat_map(|number: u32| {
+        let session = format!("s{}", number / 4);
+        let begun = json!({"event": "pair", "topic_id": format!("t{number}"), "session_id": session, "user_text": "q", "assistant_text": "a"});
+        // The topic goes on in another session.
+        [begun.clone(), with(begun, &json!({"session_id": format!("later {session}")}))]
+    });
+    service.accept(&events.collect::<Vec<_>>()).await;
+    let path = "/v1/exports/conversations?format=raw&split_by=session";
+    let pointer = "/session_id";
+    let seen = divided(&service, path, pointer).await;
+    assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), 40, "{seen:?}");
 }
 
 #[tokio::test]
