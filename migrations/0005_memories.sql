@@ -24,6 +24,8 @@ create table memories (
 );
 
 create index memories_created on memories (project, created_at desc, id desc);
+-- Those that expire. The others go with their files.
+create index memories_notes on memories (project, created_at) where code_file is null;
 create index memories_session on memories (project, session_id, created_at) where session_id is not null;
 create index memories_code_file on memories (project, code_file) where code_file is not null;
 -- A path may be longer than what a B-tree takes: its hash is indexed.

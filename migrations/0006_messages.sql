@@ -39,6 +39,7 @@ create table pairs (
     assistant_text   text,
     tool_calls       json,
     is_partial       boolean not null default false,
+    has_media        boolean not null default false,
     turn             uuid,
     said             uuid,
     user_chars       bigint not null,
@@ -73,6 +74,7 @@ comment on table pairs is 'What a user said and what the model answered.';
 comment on column pairs.user_text is 'Null: not kept. Neither text has an index: trigrams of both took four fifths of the time that a pair takes to be written.';
 comment on column pairs.tool_calls is 'The tools that the answer calls, as the gateway saw them.';
 comment on column pairs.is_partial is 'Whether the model did not end the answer by itself: it was cut off or withheld. Conversations that are exported leave it out.';
+comment on column pairs.has_media is 'Whether the user has sent a picture or another file with the text, which is not in it. Conversations that are exported leave it out.';
 comment on column pairs.turn is 'Of a pair that the gateway made: names the human message in its conversation, the same for all pairs that answer it.';
 comment on column pairs.said is 'Of such a pair: sent_messages.content of that message. By it, copies are found even if the send of the pair is erased.';
 comment on column pairs.user_units is 'Length of the text by kinds of characters, of which sizes are estimated; see rules/estimate.rs.';

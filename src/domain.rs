@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::db::erased::{Counts, Learned, Piece};
+use crate::db::erased::{Cause, Counts, Piece};
 use crate::db::receipt::Written;
 use crate::error::{Error, Result, cut};
 use crate::http::line::Line;
@@ -220,7 +220,7 @@ impl Domain {
         rules: &Rules,
         time: Timestamp,
         most: i64,
-        learned: Learned,
+        cause: Cause,
     ) -> Result<Piece> {
         let erased = match self {
             Self::Generations => {
@@ -230,10 +230,12 @@ impl Domain {
                 suggestions::store::delete_before(connection, project, time, most).await?.counts()
             }
             Self::Searches => {
-                return searches::store::delete_before(connection, project, rules, time, most, learned).await;
+                return searches::store::delete_before(connection, project, rules, time, most, cause).await;
             }
             Self::Messages => messages::store::delete_before(connection, project, time, most).await?.counts(),
-            Self::Memories => return memories::store::delete_before(connection, project, time, most).await,
+            Self::Memories => {
+                return memories::store::delete_before(connection, project, time, most, cause).await;
+            }
         };
         Ok(Piece::of(erased))
     }

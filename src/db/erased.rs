@@ -57,11 +57,12 @@ pub async fn forget_signs(
     Ok(())
 }
 
-/// What happens to what was learned from records that are erased.
+/// Why records are erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Learned {
-    /// It keeps its weight, and no longer says where that came from.
-    Keep,
-    /// It is forgotten as well.
-    Forget,
+pub enum Cause {
+    /// They are older than their project keeps them. What was learned from them keeps its weight, and no longer says where that
+    /// came from. Pieces of files stay, since they are as old as the files are.
+    Age,
+    /// Somebody asks for it. What was learned from them is forgotten as well.
+    Request,
 }

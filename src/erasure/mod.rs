@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::audit::{self, Action};
 use crate::auth::Actor;
 use crate::db;
-use crate::db::erased::{Counts, KINDS, Learned, Piece};
+use crate::db::erased::{Cause, Counts, KINDS, Piece};
 use crate::db::retry::repeat;
 use crate::domain::{Domain, SessionName};
 use crate::error::Result;
@@ -177,9 +177,7 @@ impl<'a> Pieces<'a> {
                     domain.erase_session(&mut transaction, project, rules, name, PIECE).await?
                 }
                 What::Before(time) => {
-                    domain
-                        .erase_before(&mut transaction, project, rules, time, PIECE, Learned::Forget)
-                        .await?
+                    domain.erase_before(&mut transaction, project, rules, time, PIECE, Cause::Request).await?
                 }
             };
             let mut erased = this.erased.clone();

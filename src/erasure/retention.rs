@@ -15,7 +15,7 @@ use sqlx::PgPool;
 use crate::auth::keyring::Keyring;
 use crate::background::Rounds;
 use crate::db;
-use crate::db::erased::Learned;
+use crate::db::erased::Cause;
 use crate::db::retry::repeat;
 use crate::domain::Domain;
 use crate::error::Result;
@@ -81,7 +81,7 @@ impl Retention {
             }
             super::alone(&mut transaction, project).await?;
             let piece = domain
-                .erase_before(&mut transaction, project, &tenant.rules, before, most, Learned::Keep)
+                .erase_before(&mut transaction, project, &tenant.rules, before, most, Cause::Age)
                 .await?;
             transaction.commit().await?;
             Ok(Some(piece))

@@ -173,11 +173,13 @@ impl Asked {
         let said = if begins { Some(own_text(&message["content"])) } else { said_beside_result(&message) };
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
         self.is_agents_own |= stays && is_told_by_agent(&own_text(&message["content"]));
+        let shows = message["content"].as_array().is_some_and(|parts| parts.iter().any(is_media));
         let mut sent = SentMessage::new(session, self.passed.messages.last(), remembered, message, raw);
         if let Some(said) = said {
             sent.say(session, &said);
             self.user_text = said;
             self.passed.said = Some(sent.content);
+            self.passed.has_media = shows;
             // What is said beside the result of a tool is dropped with the call of the tool, and not before it.
             self.spoken = (!begins).then_some(sent.id);
             if begins {
@@ -338,11 +340,15 @@ fn has_media(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_media),
         Value::Object(_) => {
-            value["type"].as_str().is_some_and(|kind| MEDIA.contains(&kind))
-                || ["content", "output"].iter().any(|member| has_media(&value[member]))
+            is_media(value) || ["content", "output"].iter().any(|member| has_media(&value[member]))
         }
         _ => false,
     }
+}
+
+/// Returns whether a part of a message is no text.
+fn is_media(part: &Value) -> bool {
+    part["type"].as_str().is_some_and(|kind| MEDIA.contains(&kind))
 }
 
 /// Returns the session in the `user_id` of Claude Code: the JSON of an object, or a text that ends with it.
@@ -407,6 +413,9 @@ mod tests {
         for (messages, is_own) in [
             (json!([told, user("Add a page.")]), true),
             (json!([user("Add a page."), user("[SUGGESTION MODE: what next?]")]), true),
+            (json!([user("Warmup")]), true),
+            (json!([user("Warmup takes long.")]), false),
+            (json!([user("\nWeb page content:\n---\nHTTP.\n---\n\nWhat is it?")]), true),
             (json!([user("[SUGGESTION MODE: what next?]"), user("Add a page.")]), false),
             (json!([user("You are a title generator. Add a page.")]), false),
         ] {

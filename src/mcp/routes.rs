@@ -25,6 +25,10 @@ use crate::state::App;
 /// The maximum size of a message in bytes. The arguments of a call are at most as large as the body that they become.
 const LIMIT: usize = JSON_LIMIT + (64 << 10);
 
+/// The maximum number of JSON values in a message, of which no model writes nearly as many. A message is parsed on a thread that
+/// serves others, and its arguments are written and parsed again.
+const MOST_VALUES: usize = 20_000;
+
 type Service = StreamableHttpService<Mcp, NeverSessionManager>;
 
 /// Returns the endpoint. Calls go through `door`, and the tools follow from the OpenAPI document.
@@ -66,7 +70,11 @@ async fn admit(app: App, request: Request) -> Result<axum::http::Request<Full<by
     let known = Known::from_request_parts(&mut parts, &app).await?;
     let mut body = json::body(Request::from_parts(parts.clone(), body), LIMIT).await?;
     body.replaced.add(clean_json(&mut body.bytes)?);
-    Memory::of(&parts.extensions).hold_values(body.bytes.len(), values(&body.bytes)).await?;
+    let values = values(&body.bytes);
+    if values > MOST_VALUES {
+        return Err(Error::TooLarge(format!("the message has more than {MOST_VALUES} JSON values")));
+    }
+    Memory::of(&parts.extensions).hold_values(body.bytes.len(), values).await?;
     parts.extensions.insert(LastActive { app, known: Arc::new(known) });
     Ok(axum::http::Request::from_parts(parts, Full::new(body.bytes.into())))
 }

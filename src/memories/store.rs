@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Memory, SourceType, folder};
 use crate::db::aged::Aged;
-use crate::db::erased::{Counts, Piece, forget_signs, lock_some};
+use crate::db::erased::{Cause, Counts, Piece, forget_signs, lock_some};
 use crate::db::rows;
 use crate::error::Result;
 use crate::exports::forget::forget;
@@ -208,14 +208,17 @@ async fn delete_queries(connection: &mut PgConnection, project: &str, ids: &[Uui
     Ok(erased.len() as u64)
 }
 
-/// Erases the oldest memories, queries, suggestions and verdicts that were stored before a time, at most `most` of each.
+/// Erases the oldest memories, queries, suggestions and verdicts that were stored before a time, at most `most` of each. Pieces of
+/// files do not expire: they are as old as their files, and go with them.
 pub async fn delete_before(
     connection: &mut PgConnection,
     project: &str,
     time: Timestamp,
     most: i64,
+    cause: Cause,
 ) -> Result<Piece> {
     const MEMORIES: Aged = Aged { table: "memories", since: "created_at", may_go: "true" };
+    const NOTES: Aged = Aged { may_go: "code_file is null", ..MEMORIES };
     const QUERIES: Aged = Aged { table: "conversation_queries", since: "at", may_go: "true" };
     const SUGGESTS: Aged = Aged { table: "memory_suggests", since: "created_at", may_go: "true" };
     // What was suggested goes with the suggestion.
@@ -225,7 +228,8 @@ pub async fn delete_before(
         may_go: "verdict is not null and suggest_id is null",
     };
     const HELP: Aged = Aged { table: "unasked_help", since: "shown_at", may_go: "true" };
-    let memories = MEMORIES.lock_oldest(connection, project, time, most).await?;
+    let aged = if cause == Cause::Age { NOTES } else { MEMORIES };
+    let memories = aged.lock_oldest(connection, project, time, most).await?;
     let memories = delete_all(connection, project, &memories).await?;
     let queries = QUERIES.lock_oldest(connection, project, time, most).await?;
     let queries = delete_queries(connection, project, &queries).await?;

@@ -23,6 +23,8 @@ pub struct Passed {
     pub turn: Option<Uuid>,
     /// Identifies that message in the session whatever came before it.
     pub said: Option<Uuid>,
+    /// Whether that message has pictures, sound or other files beside its text.
+    pub has_media: bool,
     /// The length of that message and of what followed it.
     pub user: Length,
     /// The length of what every request of the conversation carries: the system message and the tools.

@@ -40,6 +40,7 @@ pub(super) struct PairRow<'a> {
     pub(super) color_flag: Option<&'a str>,
     pub(super) state: PairState,
     pub(super) tokens: Option<i64>,
+    pub(super) has_media: bool,
     pub(super) turn: Option<Uuid>,
     pub(super) said: Option<Uuid>,
     pub(super) send_id: Option<Uuid>,
@@ -65,6 +66,7 @@ impl<'a> PairRow<'a> {
             color_flag: named(new.color_flag.as_deref()),
             state: if new.assistant_text.is_some() { PairState::Complete } else { PairState::Idle },
             tokens: new.tokens,
+            has_media: false,
             turn: None,
             said: None,
             send_id: None,
@@ -93,6 +95,7 @@ columns! {
         "lifecycle_state": "text" = row.state,
         "tokens": "bigint" = row.tokens,
         "tokens_model": "text" = row.tokens.and(row.model),
+        "has_media": "bool" = row.has_media,
         "turn": "uuid" = row.turn,
         "said": "uuid" = row.said,
         "send_id": "uuid" = row.send_id,
@@ -166,6 +169,7 @@ pub(super) struct Reasked {
     pub(super) topic_id: Option<String>,
     pub(super) session_id: Option<String>,
     pub(super) model: Option<String>,
+    pub(super) has_media: bool,
     pub(super) turn: Option<Uuid>,
     pub(super) said: Option<Uuid>,
     pub(super) send_id: Option<Uuid>,
@@ -185,7 +189,8 @@ pub(super) async fn lock_pair(
     id: Uuid,
 ) -> sqlx::Result<Option<Reasked>> {
     const SQL: &str = "
-        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, session_id, model, turn, said, send_id
+        select id, lifecycle_state as state, user_text, user_chars, user_units, topic_id, session_id, model, has_media, turn, said,
+            send_id
         from pairs
         where project = $1 and id = $2 for update";
     sqlx::query_as(SQL).bind(project).bind(id).fetch_optional(connection).await

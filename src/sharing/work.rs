@@ -5,7 +5,7 @@
 //! searches. A project alone never waits.
 //!
 //! A project that works much also waits a moment, each time before it works on, while one that works little is served.
-//! Two projects that both work much do not wait for each other.
+//! Two projects that both work much do not wait for each other, and nobody waits for more than a third of their time.
 //!
 //! A turn is for work, and not for waiting: it ends before a request waits for the writer, and before an export waits
 //! for its reader. Work that takes long continues after its turn, so that nothing that is slow, or that waits for
@@ -26,6 +26,11 @@ use super::{MANY_PROJECTS, OPEN, Places, while_wanted};
 const WAY: Duration = Duration::from_millis(5);
 /// How many times as much work of a project is much more.
 const MUCH_MORE: f64 = 4.0;
+/// How much work a request is at least, in seconds, whether it takes a turn or not.
+const REQUEST: f64 = 100e-6;
+/// How much a project waits at most for those that work less, for each second that it works. Somebody who always has a request
+/// served that takes no turn would otherwise keep it waiting all the time.
+const WAITS: f64 = 0.5;
 
 /// Limits on the turns of a project beside others.
 #[derive(Debug, Clone, Copy)]
@@ -81,15 +86,30 @@ struct Works {
     served: usize,
     /// When the last of them began.
     begun: Instant,
-    /// The sum of its turns in seconds, of which the earlier ones count less and less, up to a time.
+    /// The sums of its turns and requests, and of what it has waited for others, in seconds, of which the earlier ones count less
+    /// and less, up to a time.
     sum: f64,
+    waited: f64,
     until: Instant,
 }
 
 impl Works {
-    /// Returns the sum of its turns up to now.
+    /// Returns the share of the sums that counts now.
+    fn left(&self, now: Instant, lately: Duration) -> f64 {
+        (-now.duration_since(self.until).div_duration_f64(lately)).exp()
+    }
+
+    /// Returns the sum of its turns and requests up to now.
     fn sum(&self, now: Instant, lately: Duration) -> f64 {
-        self.sum * (-now.duration_since(self.until).div_duration_f64(lately)).exp()
+        self.sum * self.left(now, lately)
+    }
+
+    /// Adds what it has worked and waited.
+    fn add(&mut self, now: Instant, lately: Duration, (worked, waited): (f64, f64)) {
+        let left = self.left(now, lately);
+        self.sum = self.sum * left + worked;
+        self.waited = self.waited * left + waited;
+        self.until = now;
     }
 }
 
@@ -110,7 +130,7 @@ impl Projects {
         if self.works.len() >= MANY_PROJECTS && !self.works.contains_key(project) {
             self.works.retain(|_, works| works.served > 0 || now.duration_since(works.until) < lately);
         }
-        let new = || Works { served: 0, begun: now, sum: 0.0, until: now };
+        let new = || Works { served: 0, begun: now, sum: 0.0, waited: 0.0, until: now };
         self.works.entry(Arc::clone(project)).or_insert_with(new)
     }
 }
@@ -122,19 +142,26 @@ impl Seen {
 
     /// Adds a turn to what a project has worked.
     fn add(&self, project: &Arc<str>, begun: Instant) {
+        let took = begun.elapsed().min(self.limits.longest);
+        self.add_times(project, (took.as_secs_f64(), 0.0));
+    }
+
+    /// Adds times to what a project has worked and waited.
+    fn add_times(&self, project: &Arc<str>, times: (f64, f64)) {
         let (now, lately) = (Instant::now(), self.limits.lately);
-        let took = now.duration_since(begun).min(self.limits.longest);
-        let mut projects = self.projects();
-        let works = projects.works(project, now, lately);
-        works.sum = works.sum(now, lately) + took.as_secs_f64();
-        works.until = now;
+        self.projects().works(project, now, lately).add(now, lately, times);
     }
 
     /// Returns until when a project waits for others that work much less, if one of them is being served.
     fn gives_way(&self, project: &Arc<str>) -> Option<Instant> {
         let (now, lately) = (Instant::now(), self.limits.lately);
         let projects = self.projects();
-        let own = projects.works.get(project)?.sum(now, lately);
+        let own = projects.works.get(project)?;
+        // Both count as much less as each other by now.
+        if own.waited > WAITS * own.sum {
+            return None;
+        }
+        let own = own.sum(now, lately);
         let is_less = |works: &Works| works.served > 0 && MUCH_MORE * works.sum(now, lately) < own;
         let less = projects.works.values().filter(|works| is_less(works));
         less.map(|works| works.begun + WAY).max().filter(|until| *until > now)
@@ -236,6 +263,7 @@ impl Work {
         let works = projects.works(project, now, self.seen.limits.lately);
         works.served += 1;
         works.begun = now;
+        works.add(now, self.seen.limits.lately, (REQUEST, 0.0));
         drop(projects);
         Served { project: Arc::clone(project), seen: Arc::clone(&self.seen) }
     }
@@ -268,14 +296,18 @@ impl Work {
 
     /// Waits while projects are served that work much less than this one, but not for long.
     pub async fn give_way(&self, project: &Arc<str>) {
-        let most = Instant::now() + WAY;
+        let begun = Instant::now();
         loop {
             let mut served = pin!(self.seen.served.notified());
             served.as_mut().enable();
-            let Some(until) = self.seen.gives_way(project) else { return };
-            if timeout_at(until.min(most), served).await.is_err() {
-                return;
+            let Some(until) = self.seen.gives_way(project) else { break };
+            if timeout_at(until.min(begun + WAY), served).await.is_err() {
+                break;
             }
+        }
+        let waited = begun.elapsed();
+        if !waited.is_zero() {
+            self.seen.add_times(project, (0.0, waited.as_secs_f64()));
         }
     }
 }
@@ -377,5 +409,21 @@ mod tests {
         works(&modest).await;
         let _served = work.serve(&modest);
         assert!(now(&work, &greedy, Kind::Read).is_some(), "they work alike");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn somebody_who_is_always_served_keeps_others_waiting_for_a_third_of_their_time_at_most() {
+        let work = work();
+        let [greedy, modest] = two(&work);
+        let mut waited = Duration::ZERO;
+        for _ in 0..100 {
+            let _served = work.serve(&modest);
+            let begun = Instant::now();
+            let turn = work.turn(&greedy, Kind::Read).await;
+            waited += begun.elapsed();
+            tokio::time::advance(Duration::from_millis(1)).await;
+            drop(turn);
+        }
+        assert!((40..=55).contains(&waited.as_millis()), "{waited:?}");
     }
 }

@@ -89,7 +89,8 @@ impl Described for Conversations {
                         partition by conversation, coalesce(turn, id) order by created_at desc, id desc) as later
                     from pairs p where project = $1 and lifecycle_state = 'complete'
                 ) p
-                where later = 1 and tool_calls is null and not is_partial and has_text(user_text) and has_text(assistant_text)
+                where later = 1 and tool_calls is null and not is_partial and not has_media
+                    and has_text(user_text) and has_text(assistant_text)
             ) pairs",
         ),
         skipped: Some("from pairs where project = $1 and lifecycle_state = 'complete' and user_text is null"),
@@ -165,31 +166,32 @@ impl Conversations {
     /// Whether a pair is the last is found by the next one, whatever it says, so that one look into the index is enough. Which
     /// call is the last of its turn is found before any other condition, so that no earlier one takes its place.
     ///
+    /// Which part of a split a conversation belongs to is found from all of it, and not from what a filter leaves of it. So the parts
+    /// of exports with different filters have nothing in common.
+    ///
     /// The length of a row is limited twice: as text, because Postgres cannot build any JSON, and as JSON, in which a character
     /// may take six bytes and a short pair some hundreds.
     fn push_conversations(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(
             " from pairs last
             cross join lateral (
-                select min(p.created_at) as created_at, max(p.completed_at) as completed_at,
-                    max(p.topic_id) as topic_id, max(p.session_id) as session_id,
+                select min(p.created_at) filter (where p.is_wanted) as created_at,
+                    max(p.completed_at) filter (where p.is_wanted) as completed_at,
+                    max(p.topic_id) filter (where p.is_wanted) as topic_id,
+                    max(p.session_id) filter (where p.is_wanted) as session_id,
                     (array_agg(p.user_text order by p.created_at, p.id))[1] as question,
                     (array_agg(p.session_id order by p.created_at, p.id))[1] as first_session,
-                    md5(string_agg(md5(p.user_text) || md5(p.assistant_text), ',' order by p.created_at, p.id)) as texts,
+                    md5(string_agg(md5(p.user_text) || md5(p.assistant_text), ',' order by p.created_at, p.id)
+                        filter (where p.is_wanted)) as texts,
                     json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
                         'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
-                        'created_at', p.created_at) order by p.created_at, p.id) as pairs
+                        'created_at', p.created_at) order by p.created_at, p.id) filter (where p.is_wanted) as pairs
                 from (
-                    select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text) + 150) over () as bytes
+                    select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text) + 150)
+                        filter (where p.is_wanted) over () as bytes
                     from (
-                        select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later
-                        from pairs p where p.conversation = last.conversation",
-        );
-        Self::push_complete(query, common, "p");
-        query.push(
-            ") p
-            where p.later = 1 and p.tool_calls is null and not p.is_partial and has_text(p.user_text)
-                and has_text(p.assistant_text)",
+                        select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later,
+                            (true",
         );
         for (column, value) in [("model", &self.model), ("color_flag", &self.color_flag)] {
             if let Some(value) = value {
@@ -199,8 +201,13 @@ impl Conversations {
         if let Some(star) = self.star {
             query.push(" and p.star = ").push_bind(star);
         }
+        query.push(") as is_wanted from pairs p where p.conversation = last.conversation");
+        Self::push_complete(query, common, "p");
         query.push(
-            ") p where p.bytes <= 16777216) c
+            ") p
+            where p.later = 1 and p.tool_calls is null and not p.is_partial and not p.has_media and has_text(p.user_text)
+                and has_text(p.assistant_text)
+            ) p where p.bytes <= 16777216) c
             where octet_length(c.pairs::text) <= 16777216",
         );
         if let Some(topic) = &self.topic_id {

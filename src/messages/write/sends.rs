@@ -103,6 +103,8 @@ impl Planned<'_> {
             color_flag: None,
             state: PairState::Sending,
             tokens: None,
+            has_media: passed
+                .map_or_else(|| reasked.is_some_and(|pair| pair.has_media), |passed| passed.has_media),
             // An erasure of the pair finds the copies of the one that it replaces.
             turn: passed.map_or_else(|| reasked?.turn, |passed| passed.turn),
             said: passed.map_or_else(|| reasked?.said, |passed| passed.said),

@@ -68,18 +68,21 @@ pub(in crate::searches) async fn learn(
     let mut queries = BTreeMap::new();
     let mut found = BTreeMap::new();
     let mut evidence = Vec::new();
+    // The clock of a client may be ahead. What others have taught would decay until then, and nothing of theirs would count.
+    let now = Timestamp::now();
     for ended in ended {
         let (source, search) = (ended.search.id, &ended.search);
+        let ended_at = ended.at.min(now);
         let query = query_id(&search.root, &search.query);
         for (rank, find) in (1..).zip(&ended.finds) {
             let association = association_id(query, &find.path);
             queries.insert(query, (search.root.as_str(), search.query.as_str()));
-            found.insert(association, (query, find.path.as_str(), find.at));
-            let (weight, at) = (find.weight, find.at);
+            let (weight, at) = (find.weight, find.at.min(now));
+            found.insert(association, (query, find.path.as_str(), at));
             evidence.push(Evidence { association, source, kind: Kind::Found, weight, at, rank });
         }
         for path in &ended.refuted {
-            let (association, at) = (association_id(query, path), ended.at);
+            let (association, at) = (association_id(query, path), ended_at);
             let (kind, weight) = (Kind::Corrected, CORRECTED);
             evidence.push(Evidence { association, source, kind, weight, at, rank: 0 });
         }
@@ -87,7 +90,7 @@ pub(in crate::searches) async fn learn(
             let Some(association) = hint.association else { continue };
             let (kind, weight) =
                 if read { (Kind::HintRead, HINT_READ) } else { (Kind::HintUnread, HINT_UNREAD) };
-            evidence.push(Evidence { association, source, kind, weight, at: ended.at, rank: 0 });
+            evidence.push(Evidence { association, source, kind, weight, at: ended_at, rank: 0 });
         }
     }
     insert_queries(connection, project, &queries).await?;

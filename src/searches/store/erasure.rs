@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::db::aged::Aged;
-use crate::db::erased::{Learned, Piece};
+use crate::db::erased::{Cause, Piece};
 use crate::error::Result;
 use crate::exports::forget::forget;
 use crate::searches::associations::evidence;
@@ -39,7 +39,7 @@ pub async fn delete_session(
     // Another erasure of the session may have deleted some of them before they were locked.
     let deleted = sqlx::query_scalar(DELETE).bind(project).bind(&searches);
     let searches: Vec<Uuid> = deleted.fetch_all(&mut *connection).await?;
-    delete_children(connection, project, rules, &searches, Learned::Forget).await?;
+    delete_children(connection, project, rules, &searches, Cause::Request).await?;
     Ok(Piece { erased: vec![("searches", searches.len() as u64)], more: true })
 }
 
@@ -78,8 +78,8 @@ async fn delete_threads(
     let searches = sqlx::query_scalar(NEW_SEARCHES).bind(project).bind(&threads);
     let searches: Vec<Uuid> = searches.fetch_all(&mut *connection).await?;
     // Whoever changes files and associations takes the files first.
-    delete_encounters(connection, project, &threads, Learned::Forget).await?;
-    delete_children(connection, project, rules, &searches, Learned::Forget).await?;
+    delete_encounters(connection, project, &threads, Cause::Request).await?;
+    delete_children(connection, project, rules, &searches, Cause::Request).await?;
     // Each statement uses one index. With both conditions in one, all lines of the project would be read.
     for sql in NAMELESS {
         sqlx::query(sql).bind(project).bind(&sources).execute(&mut *connection).await?;
@@ -104,7 +104,7 @@ async fn delete_encounters(
     connection: &mut PgConnection,
     project: &str,
     threads: &[Uuid],
-    learned: Learned,
+    cause: Cause,
 ) -> Result<()> {
     const HINTS: &str = "
         delete from search_hints h where h.project = $1 and h.association_id is null and h.file_id = any($2)
@@ -114,7 +114,7 @@ async fn delete_encounters(
         sqlx::query_scalar(sql).bind(project).bind(threads).fetch_all(&mut *connection).await?;
     let sql = "delete from named_files where project = $1 and thread_id = any($2)";
     sqlx::query(sql).bind(project).bind(threads).execute(&mut *connection).await?;
-    if learned == Learned::Forget {
+    if cause == Cause::Request {
         // Whoever stores a hint locks a row of its file, so the deletion of these rows has waited for all of their hints.
         sqlx::query(HINTS).bind(project).bind(files).execute(connection).await?;
     }
@@ -148,8 +148,8 @@ pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules,
         sqlx::query_scalar(DELETE).bind(project).bind(id).fetch_all(&mut *connection).await?;
     let nameless = sqlx::query_scalar(NAMELESS).bind(project).bind(&threads);
     let nameless: Vec<Uuid> = nameless.fetch_all(&mut *connection).await?;
-    delete_encounters(connection, project, &nameless, Learned::Forget).await?;
-    delete_children(connection, project, rules, &searches, Learned::Forget).await?;
+    delete_encounters(connection, project, &nameless, Cause::Request).await?;
+    delete_children(connection, project, rules, &searches, Cause::Request).await?;
     sqlx::query(OPEN).bind(project).bind(&threads).execute(&mut *connection).await?;
     let sql = "delete from agent_threads where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&nameless).execute(&mut *connection).await?;
@@ -164,7 +164,7 @@ pub async fn delete_before(
     rules: &Rules,
     time: Timestamp,
     most: i64,
-    learned: Learned,
+    cause: Cause,
 ) -> Result<Piece> {
     const AGED: Aged =
         Aged { table: "searches", since: "coalesce(completed_at, timestamp)", may_go: "state <> 'tracking'" };
@@ -183,8 +183,8 @@ pub async fn delete_before(
     };
     let sql = "delete from searches where project = $1 and id = any($2)";
     sqlx::query(sql).bind(project).bind(&searches).execute(&mut *connection).await?;
-    delete_children(connection, project, rules, &searches, learned).await?;
-    let more = !searches.is_empty() || delete_traces(connection, project, time, most, learned).await?;
+    delete_children(connection, project, rules, &searches, cause).await?;
+    let more = !searches.is_empty() || delete_traces(connection, project, time, most, cause).await?;
     Ok(Piece { erased: vec![("searches", searches.len() as u64)], more })
 }
 
@@ -195,7 +195,7 @@ async fn delete_traces(
     project: &str,
     time: Timestamp,
     most: i64,
-    learned: Learned,
+    cause: Cause,
 ) -> Result<bool> {
     const THREADS: &str = "
         delete from agent_threads where project = $1 and not has_open and received_at < $2 and id in (
@@ -212,7 +212,7 @@ async fn delete_traces(
     let threads = sqlx::query_scalar(THREADS).bind(project).bind(time).bind(most);
     let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
     if !threads.is_empty() {
-        delete_encounters(connection, project, &threads, learned).await?;
+        delete_encounters(connection, project, &threads, cause).await?;
         return Ok(true);
     }
     let source: Option<Uuid> =
@@ -236,7 +236,7 @@ async fn delete_children(
     project: &str,
     rules: &Rules,
     searches: &[Uuid],
-    learned: Learned,
+    cause: Cause,
 ) -> Result<()> {
     if searches.is_empty() {
         return Ok(());
@@ -248,9 +248,9 @@ async fn delete_children(
     ] {
         sqlx::query(sql).bind(project).bind(searches).execute(&mut *connection).await?;
     }
-    match learned {
-        Learned::Forget => evidence::forget(connection, project, rules, searches).await?,
-        Learned::Keep => evidence::settle(connection, project, rules, searches).await?,
+    match cause {
+        Cause::Request => evidence::forget(connection, project, rules, searches).await?,
+        Cause::Age => evidence::settle(connection, project, rules, searches).await?,
     }
     Ok(())
 }

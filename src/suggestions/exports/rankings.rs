@@ -301,9 +301,12 @@ impl Rankings {
     ) -> sqlx::Result<Decision<'a>> {
         let count = texts.suggestions.len();
         let logged: Option<Vec<f64>> = row.try_get("propensities")?;
+        // A suggestion with the text of the one that was accepted is as good.
+        let accepted = accepted.and_then(|index| texts.suggestion(index));
+        let takes_first = accepted.is_some() && accepted == texts.suggestion(0);
         let cost = match matched {
-            Some(MatchType::Exact) if accepted == Some(0) => -1.0,
-            Some(_) if accepted == Some(0) => -0.5,
+            Some(MatchType::Exact) if takes_first => -1.0,
+            Some(_) if takes_first => -0.5,
             _ => 0.0,
         };
         let action = |(index, text): (i32, &'a String)| {

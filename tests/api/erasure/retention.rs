@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 
 use super::{Pieces, expire_after, one_of_each, rows};
 use crate::support::program::Timestamp;
-use crate::support::{Service, column, request};
+use crate::support::{Service, column, request, with};
 
 const ALL: [&str; 5] = ["generations", "suggestions", "searches", "messages", "memories"];
 
@@ -248,4 +248,19 @@ async fn memories_and_what_was_asked_suggested_and_judged_expire_each_by_its_own
     expire_after(&service, 31).await;
     assert_eq!(left().await, counts(1, 1, 0, 0));
     assert_eq!(column(&service.all("/v1/memories").await, "id"), [json!(Uuid::from_u128(2))]);
+}
+
+#[tokio::test]
+async fn pieces_of_files_do_not_expire_and_are_erased_by_the_age_of_their_files_if_somebody_asks() {
+    let service = Service::open().await;
+    let piece = json!({"content": "fn a() {}", "created_at": "2020-01-01T00:00:00Z"});
+    let file = json!({"root": "/src/app", "path": "a.rs", "chunks": [piece]});
+    service.put("/v1/memories/code", &file).await.expect(200);
+    // A piece that came by itself is a memory like others.
+    service.post("/v1/memories", &with(piece, &json!({"source_type": "code"}))).await.expect(201);
+    keep_for(&service, json!({"memories": 30})).await;
+    expire_after(&service, 3_000).await;
+    assert_eq!(column(&service.all("/v1/memories").await, "file_path"), ["a.rs"]);
+    let erased = service.delete("/v1/records?before=2021-01-01T00:00:00Z&domain=memories").await.expect(200);
+    assert_eq!(erased["erased"]["memories"], 1, "{erased}");
 }

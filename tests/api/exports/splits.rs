@@ -226,13 +226,17 @@ async fn the_topics_of_a_session_are_in_one_part_where_the_split_is_by_session()
         let session = format!("s{}", number / 4);
         let begun = json!({"event": "pair", "topic_id": format!("t{number}"), "session_id": session, "user_text": "q", "assistant_text": "a"});
         // The topic goes on in another session.
-        [begun.clone(), with(begun, &json!({"session_id": format!("later {session}")}))]
+        let more = json!({"session_id": format!("later {session}"), "user_text": "r", "star": 3});
+        [begun.clone(), with(begun, &more)]
     });
     service.accept(&events.collect::<Vec<_>>()).await;
     let path = "/v1/exports/conversations?format=raw&split_by=session";
     let pointer = "/session_id";
     let seen = divided(&service, path, pointer).await;
     assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), 40, "{seen:?}");
+    // What a filter leaves of a conversation is in the same part as all of it.
+    let topics = divided(&service, path, "/topic_id").await;
+    assert_eq!(divided(&service, &format!("{path}&star=3"), "/topic_id").await, topics);
 }
 
 #[tokio::test]

@@ -485,6 +485,27 @@ async fn an_answer_that_was_cut_off_is_in_no_conversation() {
 }
 
 #[tokio::test]
+async fn an_answer_to_a_message_with_a_picture_is_in_no_conversation() {
+    let (service, _) = provider::service().await;
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
+    let shown = json!({"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]});
+    let mut messages = vec![shown];
+    for text in ["", "And what else do you know?"] {
+        if !text.is_empty() {
+            messages.push(json!({"role": "assistant", "content": "Hello there"}));
+            messages.push(json!({"role": "user", "content": text}));
+        }
+        let request = with(chat("m", &[]), &json!({"messages": messages}));
+        call(&service, CHAT, &[("gleaner-session", "s")], &request).await.expect(200);
+    }
+    assert_eq!(service.all("/v1/pairs").await.len(), 2);
+    let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+    let said: Vec<_> =
+        rows.iter().map(|row| column(row["pairs"].as_array().expect("pairs"), "user_text")).collect();
+    assert_eq!(said, [["And what else do you know?"]]);
+}
+
+#[tokio::test]
 async fn an_error_that_quotes_a_message_is_erased_with_it_but_for_its_kind() {
     let (service, _) = provider::service().await;
     call(&service, CHAT, &[], &chat("quoting", &["needle"])).await.expect(400);

@@ -141,6 +141,9 @@ async fn an_invalid_or_oversized_message_is_refused() {
         &json!({"name": "store_memory", "arguments": {"content": "x".repeat(3 << 20)}}),
     );
     post(&service, &large, &[]).await.refused(413, &[]);
+    let numbers = json!({"name": "store_memory", "arguments": {"content": "x", "tags": vec![1; 20_000]}});
+    let problem = post(&service, &message("tools/call", &numbers), &[]).await.refused(413, &[]);
+    assert_eq!(problem["detail"], "the message has more than 20000 JSON values");
     let hidden = json!({"$serde_json::private::RawValue": "{\"name\": \"memory_stats\"}"});
     let problem = post(&service, &message("tools/call", &hidden), &[]).await.refused(400, &[]);
     assert!(problem["detail"].as_str().expect("a text").contains("is reserved at line 1"), "{problem}");

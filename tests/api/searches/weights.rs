@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{MIDNIGHT, append, associations, edit, find, grep, paths, read, resolve, start, weak};
+use crate::support::program::Timestamp;
 use crate::support::{Service, assert_close, assert_whole, column, with};
 
 #[tokio::test]
@@ -37,6 +38,28 @@ async fn what_was_edited_weighs_most_and_then_what_was_read_last() {
     let first = found[0]["weight"].as_f64().expect("a weight");
     let second = found[2]["weight"].as_f64().expect("a weight");
     assert!((first / second - 4.0 / 1.5).abs() < 1e-6, "{found:?}");
+}
+
+#[tokio::test]
+async fn a_client_whose_clock_is_ahead_takes_no_weight_from_what_others_have_taught() {
+    let service = Service::open().await;
+    let now = chrono::Utc::now().timestamp();
+    let at = |time: i64| {
+        let session = format!("at {time}");
+        with(weak("login button", 0), &json!({"timestamp": time, "agent_session_id": session}))
+    };
+    let mut before = 0.0;
+    for time in [now - 60, now + 400 * 86_400, now - 30] {
+        find(&service, at(time), &["a.rs"]).await;
+        let found = associations(&service, "login button").await;
+        let weight = found[0]["weight"].as_f64().expect("a weight");
+        assert!(weight > before + 1.9, "{found:?}");
+        before = weight;
+    }
+    let found = associations(&service, "login button").await;
+    let seen = column(&found, "last_seen_at");
+    let latest = Timestamp::now().to_string();
+    assert!(seen.iter().all(|time| time.as_str().expect("a time") <= latest.as_str()), "{found:?}");
 }
 
 #[tokio::test]
