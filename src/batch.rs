@@ -15,7 +15,7 @@ use crate::auth::{Caller, Write};
 use crate::db::receipt::Written;
 use crate::domain::{self, Event};
 use crate::error::{Error, FieldError, Refusals, Result};
-use crate::http::clean::{MOST_VALUES, values};
+use crate::http::clean::MOST_VALUES;
 use crate::http::json::{self, Body, expect_media_type};
 use crate::http::line::{File, LINES};
 use crate::http::memory::Memory;
@@ -24,6 +24,7 @@ use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::sharing::{Kind, apart};
 use crate::state::App;
+use crate::types::value;
 use crate::writer::{Writer, refuse_rest};
 
 /// The maximum number of events that one batch may hold.
@@ -176,7 +177,7 @@ impl Line {
     /// Makes a line of its text and the event that this is parsed as.
     #[must_use]
     pub fn new(number: usize, text: &[u8], event: Result<Event>) -> Self {
-        Self { number, values: if text.len() < SHORT { 1 } else { values(text) }, event }
+        Self { number, values: if text.len() < SHORT { 1 } else { value::count(text) }, event }
     }
 }
 

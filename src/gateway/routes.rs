@@ -18,7 +18,7 @@ use super::refusal::Errors;
 use super::stream::forward;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, PassedOn, Result};
-use crate::http::clean::{clean_json, values};
+use crate::http::clean::clean_json;
 use crate::http::json;
 use crate::http::memory::Memory;
 use crate::projects::Tenant;
@@ -26,7 +26,7 @@ use crate::providers::Kind;
 use crate::providers::answer::Api;
 use crate::sharing::{Place, apart, while_wanted};
 use crate::state::App;
-use crate::types::FreeForm;
+use crate::types::{FreeForm, value};
 
 /// The largest body in bytes, after decompression.
 const LIMIT: usize = 32 << 20;
@@ -184,7 +184,7 @@ async fn understood(
     let (body, clean, values) = parsed(project, size, move || {
         let mut clean = body.clone();
         let replaced = clean_json(&mut clean)?;
-        let values = values(&clean);
+        let values = value::count(&clean);
         Ok((body, (replaced > 0).then_some(clean), values))
     })
     .await?;

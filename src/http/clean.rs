@@ -9,6 +9,7 @@ use axum::http::{Extensions, HeaderValue};
 use axum::response::Response;
 
 use crate::error::{Error, Result};
+use crate::types::value;
 
 /// How deep arrays and objects may nest. It is `serde_json`'s own limit, applied to objects that stay
 /// unparsed too.
@@ -86,7 +87,7 @@ pub const MOST_VALUES: usize = 250_000;
 /// parsed to be hashed and redacted.
 pub fn expect_few_values(json: &[u8]) -> Result<()> {
     // A value takes a byte at least.
-    if json.len() > MOST_VALUES && values(json) > MOST_VALUES {
+    if json.len() > MOST_VALUES && value::count(json) > MOST_VALUES {
         return Err(too_many_values());
     }
     Ok(())
@@ -95,32 +96,6 @@ pub fn expect_few_values(json: &[u8]) -> Result<()> {
 /// Returns the error about a text with more than [`MOST_VALUES`].
 pub(super) fn too_many_values() -> Error {
     Error::TooLarge(format!("the body has more than {MOST_VALUES} JSON values"))
-}
-
-/// Returns the number of values in a JSON text, or a few more. It counts brackets and commas.
-#[must_use]
-pub fn values(json: &[u8]) -> usize {
-    let (mut values, mut at) = (1, 0);
-    while let Some(byte) = json.get(at) {
-        at = match byte {
-            b'"' => end_of_string(json, at + 1),
-            _ => at + 1,
-        };
-        values += usize::from(matches!(byte, b',' | b'[' | b'{'));
-    }
-    values
-}
-
-/// Returns the position after the closing quote of the string whose content begins at `at`.
-fn end_of_string(json: &[u8], mut at: usize) -> usize {
-    while let Some(plain) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += plain;
-        if json[at] == b'"' {
-            return at + 1;
-        }
-        at += 2;
-    }
-    json.len()
 }
 
 /// The maximum number of digits after the point that Postgres's `numeric` has.

@@ -1,12 +1,19 @@
 //! The end of connections whose clients still send, such as those whose request is refused before all of its body has come. If
 //! such a connection were closed at once, the system would reset it, and its client would often lose the response that says
-//! why. So what still comes is read for a while and thrown away. (RFC 9112, section 9.6)
+//! why. So what still comes is read for a while and thrown away, and the response says that nothing else should be sent.
+//! (RFC 9112, section 9.6)
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, Version, header};
+use bytes::Bytes;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -85,6 +92,65 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.stream().poll_write_vectored(context, bytes)
+    }
+}
+
+/// The number of bytes of a body that has probably come with its head. The connection goes on if they have.
+const SMALL: u64 = 8 << 10;
+
+/// How much of a request's body is unread.
+pub(super) struct Unread {
+    bytes: Arc<AtomicU64>,
+    version: Version,
+}
+
+impl Unread {
+    /// Watches the body of a request.
+    pub(super) fn of(request: Request<Incoming>) -> (Request<Body>, Self) {
+        let bytes = Arc::new(AtomicU64::new(left(request.body())));
+        let unread = Self { bytes: Arc::clone(&bytes), version: request.version() };
+        (request.map(|body| Body::new(Watched { body, unread: bytes })), unread)
+    }
+
+    /// Says in a response that the connection ends with it, if much of the body is unread.
+    pub(super) fn announce<B>(&self, response: &mut Response<B>) {
+        if self.version < Version::HTTP_2 && self.bytes.load(Ordering::Relaxed) > SMALL {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+}
+
+/// Returns how many bytes of a body are still to be read, or a great number if its length is not known.
+fn left(body: &Incoming) -> u64 {
+    if body.is_end_stream() { 0 } else { body.size_hint().upper().unwrap_or(u64::MAX) }
+}
+
+/// A body that keeps note of how much of it is unread.
+struct Watched {
+    body: Incoming,
+    unread: Arc<AtomicU64>,
+}
+
+impl hyper::body::Body for Watched {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let unread = if frame.is_none() { 0 } else { left(&self.body) };
+        self.unread.store(unread, Ordering::Relaxed);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
@@ -21,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
-use super::linger::{Lingering, linger};
+use super::linger::{Lingering, Unread, linger};
 use crate::error::{Error, Refused};
 
 /// How long requests in flight may take once the server is stopping.
@@ -118,7 +117,7 @@ pub async fn serve(
         let has_asked = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
-            let mut request = request.map(Body::new);
+            let (mut request, unread) = Unread::of(request);
             request.extensions_mut().insert(ConnectInfo(address));
             // A connection that was opened while the server was starting goes on with what it serves then.
             let router = routers.borrow().clone();
@@ -127,6 +126,7 @@ pub async fn serve(
                     return Ok(refuse_full(&request));
                 }
                 let mut response = router.oneshot(request).await?;
+                unread.announce(&mut response);
                 if is_full {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }

@@ -16,11 +16,12 @@ use utoipa::openapi::OpenApi;
 use super::{Door, Mcp, Place, Tools};
 use crate::auth::{Known, is_of_other_page};
 use crate::error::{Error, PassedOn, Result};
-use crate::http::clean::{clean_json, values};
+use crate::http::clean::clean_json;
 use crate::http::json::{self, JSON_LIMIT};
 use crate::http::memory::Memory;
 use crate::memories::conversations;
 use crate::state::App;
+use crate::types::value;
 
 /// The maximum size of a message in bytes. The arguments of a call are at most as large as the body that they become.
 const LIMIT: usize = JSON_LIMIT + (64 << 10);
@@ -70,7 +71,7 @@ async fn admit(app: App, request: Request) -> Result<axum::http::Request<Full<by
     let known = Known::from_request_parts(&mut parts, &app).await?;
     let mut body = json::body(Request::from_parts(parts.clone(), body), LIMIT).await?;
     body.replaced.add(clean_json(&mut body.bytes)?);
-    let values = values(&body.bytes);
+    let values = value::count(&body.bytes);
     if values > MOST_VALUES {
         return Err(Error::TooLarge(format!("the message has more than {MOST_VALUES} JSON values")));
     }

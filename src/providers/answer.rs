@@ -9,11 +9,11 @@ use serde::de::{DeserializeSeed as _, IgnoredAny};
 use serde_json::{Map, Value, json};
 
 use super::Kind;
-use crate::http::clean::{MOST_VALUES, clean_json, values};
+use crate::http::clean::{MOST_VALUES, clean_json};
 use crate::messages::failure::{self, ERROR_BODY, Failure};
 use crate::privacy::cut::beginning;
 use crate::sharing::apart;
-use crate::types::value::Few;
+use crate::types::value::{self, Few};
 
 /// An API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Answer {
     pub async fn whole(project: &Arc<str>, api: Api, body: Bytes) -> Result<Self, Failure> {
         let read = {
             let body = body.clone();
-            move || Self::read(api, &body).ok_or_else(|| values(&body) > MOST_VALUES)
+            move || Self::read(api, &body).ok_or_else(|| value::count(&body) > MOST_VALUES)
         };
         let read = if body.len() < LARGE { read() } else { apart(project, read).await };
         match read {

@@ -1,4 +1,4 @@
-//! Parses JSON of others into values.
+//! JSON of others as values: how many there are in a text, and what they are.
 //!
 //! `serde_json` parses an object whose first member has a certain private name as if the text in that member stood in its
 //! place, however deeply objects are nested in such texts. So whoever writes JSON could make it say something else, or need more
@@ -23,6 +23,32 @@ pub fn parse(json: &str) -> serde_json::Result<Value> {
     let mut left = usize::MAX;
     let value = Few { left: &mut left, without: None }.deserialize(&mut parser)?;
     parser.end().map(|()| value)
+}
+
+/// Returns the number of values in a JSON text, or a few more. It counts brackets and commas.
+#[must_use]
+pub fn count(json: &[u8]) -> usize {
+    let (mut values, mut at) = (1, 0);
+    while let Some(byte) = json.get(at) {
+        at = match byte {
+            b'"' => end_of_string(json, at + 1),
+            _ => at + 1,
+        };
+        values += usize::from(matches!(byte, b',' | b'[' | b'{'));
+    }
+    values
+}
+
+/// Returns the position after the closing quote of the string whose content begins at `at`.
+fn end_of_string(json: &[u8], mut at: usize) -> usize {
+    while let Some(plain) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += plain;
+        if json[at] == b'"' {
+            return at + 1;
+        }
+        at += 2;
+    }
+    json.len()
 }
 
 impl Few<'_> {
