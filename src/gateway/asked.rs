@@ -174,12 +174,14 @@ impl Asked {
         let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
         self.is_agents_own |= stays && is_told_by_agent(&own_text(&message["content"]));
         let shows = message["content"].as_array().is_some_and(|parts| parts.iter().any(is_media));
+        let follows = self.passed.messages.last().is_some_and(|last| Some(last.content) == self.passed.said);
         let mut sent = SentMessage::new(session, self.passed.messages.last(), remembered, message, raw);
         if let Some(said) = said {
             sent.say(session, &said);
             self.user_text = said;
             self.passed.said = Some(sent.content);
-            self.passed.has_media = shows;
+            // A person may send a picture, and then what they say of it.
+            self.passed.has_media = shows || follows && self.passed.has_media;
             // What is said beside the result of a tool is dropped with the call of the tool, and not before it.
             self.spoken = (!begins).then_some(sent.id);
             if begins {

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 /// How long a client may send nothing until its connection is closed.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How long a client may send at most until its connection is closed.
+/// How long a client may send at most until its connection is closed, if it has no less time.
 const MOST: Duration = Duration::from_secs(10);
 /// The number of bytes that are read at once.
 const PIECE: usize = 16 << 10;
@@ -95,9 +95,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     }
 }
 
-/// The number of bytes of a body that has probably come with its head. The connection goes on if they have.
-const SMALL: u64 = 8 << 10;
-
 /// How much of a request's body is unread.
 pub(super) struct Unread {
     bytes: Arc<AtomicU64>,
@@ -112,9 +109,9 @@ impl Unread {
         (request.map(|body| Body::new(Watched { body, unread: bytes })), unread)
     }
 
-    /// Says in a response that the connection ends with it, if much of the body is unread.
+    /// Says in a response that the connection ends with it, if a part of the body is unread.
     pub(super) fn announce<B>(&self, response: &mut Response<B>) {
-        if self.version < Version::HTTP_2 && self.bytes.load(Ordering::Relaxed) > SMALL {
+        if self.version < Version::HTTP_2 && self.bytes.load(Ordering::Relaxed) > 0 {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
     }
@@ -154,11 +151,12 @@ impl hyper::body::Body for Watched {
     }
 }
 
-/// Reads what a client still sends until it closes the connection, sends nothing for a second, or has sent for ten.
-pub(super) async fn linger(mut stream: impl AsyncRead + Unpin) {
+/// Reads what a client still sends until it closes the connection, sends nothing for a second, or has sent for ten, or for as long
+/// as its `patience` is.
+pub(super) async fn linger(mut stream: impl AsyncRead + Unpin, patience: Duration) {
     let mut piece = vec![0; PIECE];
     let sent = async { while let Ok(Ok(1..)) = timeout(SILENCE, stream.read(&mut piece)).await {} };
-    let _ = timeout(MOST, sent).await;
+    let _ = timeout(MOST.min(patience), sent).await;
 }
 
 #[cfg(test)]
@@ -179,20 +177,20 @@ mod tests {
             }
         };
         tokio::select! {
-            () = linger(server) => {}
+            () = linger(server, Duration::MAX) => {}
             () = sends => {}
         }
         assert_eq!(begun.elapsed(), MOST);
 
         let (_client, server) = tokio::io::duplex(PIECE);
         let begun = Instant::now();
-        linger(server).await;
+        linger(server, Duration::MAX).await;
         assert_eq!(begun.elapsed(), SILENCE);
 
         let (client, server) = tokio::io::duplex(PIECE);
         drop(client);
         let begun = Instant::now();
-        linger(server).await;
+        linger(server, Duration::MAX).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 

@@ -153,7 +153,7 @@ pub async fn serve(
                 tracing::debug!(error, "a connection was interrupted");
             }
             if let Ok(stream) = ended_stream.await {
-                linger(stream).await;
+                linger(stream, patience).await;
             }
         });
     }

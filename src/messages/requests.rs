@@ -241,8 +241,9 @@ pub struct Outcome {
     /// The usage as the provider reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<FreeForm>,
-    /// Why the model stopped. An answer that was cut off or withheld, because of `length`, `max_tokens`, `content_filter`,
-    /// `refusal` and the like, is not in the data set `conversations`.
+    /// Why the model stopped. An answer is in the data set `conversations` only if the model ended it by itself: if this is `stop`,
+    /// `end_turn`, `stop_sequence`, `completed`, `complete`, `done`, `eos` or the like, or is not given. Others are cut off or
+    /// withheld, as with `length`, `max_tokens`, `content_filter` and `refusal`.
     #[serde(default, skip_serializing_if = "OptionalName::is_none")]
     pub finish_reason: OptionalName,
     /// The error that the send ended with.

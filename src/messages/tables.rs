@@ -274,6 +274,7 @@ pub(super) async fn edit_pair(
             assistant_chars = coalesce($9, assistant_chars), assistant_units = coalesce($10, assistant_units),
             tool_calls = case when $7 then null else tool_calls end,
             is_partial = is_partial and not $7,
+            has_media = has_media and not $3,
             lifecycle_state = case when $7 then 'complete' else lifecycle_state end,
             error = case when $7 then null else error end,
             completed_at = case when $7 then coalesce(completed_at, clock_timestamp()) else completed_at end,

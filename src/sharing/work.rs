@@ -5,7 +5,7 @@
 //! searches. A project alone never waits.
 //!
 //! A project that works much also waits a moment, each time before it works on, while one that works little is served.
-//! Two projects that both work much do not wait for each other, and nobody waits for more than a fifth of their time.
+//! Two projects that both work much do not wait for each other, and nobody waits for much more than a fifth of their time.
 //!
 //! A turn is for work, and not for waiting: it ends before a request waits for the writer, and before an export waits
 //! for its reader. Work that takes long continues after its turn, so that nothing that is slow, or that waits for
@@ -297,17 +297,18 @@ impl Work {
     /// Waits while projects are served that work much less than this one, but not for long.
     pub async fn give_way(&self, project: &Arc<str>) {
         let begun = Instant::now();
+        let mut waits = false;
         loop {
             let mut served = pin!(self.seen.served.notified());
             served.as_mut().enable();
             let Some(until) = self.seen.gives_way(project) else { break };
+            waits = true;
             if timeout_at(until.min(begun + WAY), served).await.is_err() {
                 break;
             }
         }
-        let waited = begun.elapsed();
-        if !waited.is_zero() {
-            self.seen.add_times(project, (0.0, waited.as_secs_f64()));
+        if waits {
+            self.seen.add_times(project, (0.0, begun.elapsed().as_secs_f64()));
         }
     }
 }

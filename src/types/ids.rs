@@ -6,6 +6,8 @@ use std::io::{self, BufWriter};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use sha2::{Digest, Sha256};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 use uuid::Uuid;
 
 use super::value;
@@ -51,9 +53,20 @@ impl Formatter for Canonical {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        serde_json::to_writer(writer, &value::parse(fragment)?)?;
-        Ok(())
+        aside(fragment.len(), || Ok(serde_json::to_writer(writer, &value::parse(fragment)?)?))
     }
+}
+
+/// The number of bytes of unparsed JSON that take milliseconds to be hashed, or more.
+const LONG: usize = 64 << 10;
+
+/// Runs work on so many bytes. If it takes long, the other tasks of this thread are served by another one meanwhile.
+fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let threads = Handle::try_current().map(|handle| handle.runtime_flavor());
+    if bytes > LONG && threads.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread) {
+        return block_in_place(work);
+    }
+    work()
 }
 
 /// Derives an id from content: the same parts always give the same id. It names a record whose client sent

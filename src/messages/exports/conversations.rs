@@ -75,7 +75,7 @@ impl Described for Conversations {
         notes: "A row is the pairs of a topic, or of a session if they have no topic, or a single pair without either. The oldest \
             pair comes first. A conversation of more than 16 MiB of JSON is left out. If several calls answered the same \
             message, as when tools are used, the last one counts, and a message is left out if that one calls a tool, has no text, or \
-            did not end by itself, as when it reached a limit. \
+            did not end by itself, as when it reached a limit, and so is a message with a picture or another file. \
             `split` divides the rows by the message that they begin with.",
         shapes: &[Shape::Answer, Shape::Raw],
         raw: Some(schema::of::<Raw<'_>>),
@@ -166,8 +166,7 @@ impl Conversations {
     /// Whether a pair is the last is found by the next one, whatever it says, so that one look into the index is enough. Which
     /// call is the last of its turn is found before any other condition, so that no earlier one takes its place.
     ///
-    /// Which part of a split a conversation belongs to is found from all of it, and not from what a filter leaves of it. So the parts
-    /// of exports with different filters have nothing in common.
+    /// A conversation belongs to the session in which it begins, whatever a filter leaves of it.
     ///
     /// The length of a row is limited twice: as text, because Postgres cannot build any JSON, and as JSON, in which a character
     /// may take six bytes and a short pair some hundreds.
@@ -178,9 +177,8 @@ impl Conversations {
                 select min(p.created_at) filter (where p.is_wanted) as created_at,
                     max(p.completed_at) filter (where p.is_wanted) as completed_at,
                     max(p.topic_id) filter (where p.is_wanted) as topic_id,
-                    max(p.session_id) filter (where p.is_wanted) as session_id,
-                    (array_agg(p.user_text order by p.created_at, p.id))[1] as question,
-                    (array_agg(p.session_id order by p.created_at, p.id))[1] as first_session,
+                    max(p.first_session) as session_id,
+                    (array_agg(p.user_text order by p.created_at, p.id) filter (where p.is_wanted))[1] as question,
                     md5(string_agg(md5(p.user_text) || md5(p.assistant_text), ',' order by p.created_at, p.id)
                         filter (where p.is_wanted)) as texts,
                     json_agg(json_build_object('id', p.id, 'model', p.model, 'user_text', p.user_text,
@@ -188,7 +186,8 @@ impl Conversations {
                         'created_at', p.created_at) order by p.created_at, p.id) filter (where p.is_wanted) as pairs
                 from (
                     select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text) + 150)
-                        filter (where p.is_wanted) over () as bytes
+                        filter (where p.is_wanted) over () as bytes,
+                        first_value(p.session_id) over (order by p.created_at, p.id) as first_session
                     from (
                         select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later,
                             (true",
@@ -226,7 +225,7 @@ impl Conversations {
         common.push(
             query,
             "c.created_at",
-            &Sides { session: "coalesce(c.first_session, last.conversation::text)", contents },
+            &Sides { session: "coalesce(c.session_id, last.conversation::text)", contents },
         );
     }
 

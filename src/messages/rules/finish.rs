@@ -2,16 +2,19 @@
 
 /// The reasons to stop that providers give if the model has ended its answer by itself. There are many more others, and providers
 /// invent new ones: for limits, for answers that were withheld or interrupted, and for those that go on later.
-const WHOLE: [&str; 14] = [
+const WHOLE: [&str; 17] = [
     "complete",
     "completed",
     "done",
     "end",
     "end_of_turn",
     "end_turn",
+    "endoftext",
     "eos",
     "eos_token",
+    "finish",
     "finished",
+    "normal",
     "stop",
     "stop_sequence",
     "stop_token",

@@ -1,4 +1,5 @@
 use super::rules::CustomRule;
+use super::texts::LONGEST_INNER;
 use super::*;
 
 fn secrets() -> Redactor {
@@ -558,6 +559,26 @@ fn a_text_that_is_json_stays_json_and_its_strings_are_read_as_what_they_mean() {
         serde_json::from_str(votes.as_str()).expect("JSON");
     assert_eq!(votes.values().collect::<Vec<_>>(), [3, 5], "{votes:?}");
     assert_eq!(redacted[0]["arguments"], r#"{"to":"\n[redacted:emails]"}"#);
+}
+
+#[test]
+fn texts_that_are_json_are_read_to_a_depth_of_eight_in_each_other() {
+    let redactor = Redactor::new(&["emails"], &[], None).expect("a built-in rule");
+    // The escapes hide the address from who does not read the text as JSON.
+    let hidden = |levels: usize| {
+        let quoted = |text: &str| text.replace('\\', r"\u005c").replace('"', r"\u0022");
+        let address = String::from(r#"["ann\u0040example.org"]"#);
+        (0..levels).fold(address, |inner, _| format!("[\"{}\"]", quoted(&inner)))
+    };
+    for (levels, is_read) in [(0, true), (1, true), (8, true), (9, false), (400, false)] {
+        assert_ne!(stored(&redactor, &hidden(levels)) == hidden(levels), is_read, "{levels}");
+    }
+    let long = |text: &str| serde_json::json!([text, "x".repeat(LONGEST_INNER)]).to_string();
+    let [outer, inner] = [long(&hidden(0)), long(&long(&hidden(0)))];
+    assert_ne!(stored(&redactor, &outer), outer);
+    assert_ne!(stored(&redactor, &inner), inner);
+    let innermost = long(&inner);
+    assert_eq!(stored(&redactor, &innermost), innermost);
 }
 
 #[test]

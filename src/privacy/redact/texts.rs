@@ -48,6 +48,8 @@ pub struct Redaction<'a> {
     redactor: &'a Redactor,
     key: &'a HashKey,
     spans: u32,
+    /// How many texts that are JSON are around the one that is being read.
+    levels: usize,
     /// Whether only what is not text is kept of the event.
     is_reduced: bool,
     /// The number of bytes of the texts that were shown so far, if they are only counted.
@@ -58,13 +60,20 @@ pub struct Redaction<'a> {
 /// longer.
 const LONG: usize = 16 << 10;
 
+/// How many texts that are JSON may be in each other, each a string of the one around it. All of them are in memory at once. With
+/// the usual escapes, the quotes in so many have hundreds of backslashes.
+const MOST_LEVELS: usize = 8;
+
+/// The maximum number of bytes of a text in another one that is JSON, if both are to be read as JSON.
+pub(super) const LONGEST_INNER: usize = 1 << 20;
+
 /// What a text with a private span becomes in an event of which [`MOST_SPANS`] were replaced already.
 const WITHOUT_NAMES: &str = "*";
 
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
-        Self { redactor, key, spans: 0, is_reduced: false, counted: None }
+        Self { redactor, key, spans: 0, levels: 0, is_reduced: false, counted: None }
     }
 
     /// Makes the rules those for an event of which only what is not text is kept.
@@ -232,8 +241,11 @@ impl<'a> Redaction<'a> {
     /// Applies the rules to a string of a JSON text, by itself and with the name before it. `spans` were found already.
     fn value(&mut self, text: &str, name: Option<&str>, mut spans: Vec<Span>) -> Option<String> {
         let tags = self.redactor.tags.as_ref();
-        if is_json(text) {
+        let may_be_json = self.levels == 0 || self.levels < MOST_LEVELS && text.len() <= LONGEST_INNER;
+        if may_be_json && is_json(text) {
+            self.levels += 1;
             let redacted = self.json(text);
+            self.levels -= 1;
             let Some(name) = name else { return redacted };
             let line = [name, redacted.as_deref().unwrap_or(text)].concat();
             return self.redacted_from(&line, name.len(), tags).or(redacted);

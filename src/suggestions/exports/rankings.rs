@@ -289,8 +289,8 @@ impl Rankings {
         Candidate { index: graded.index, grade: graded.label, features, bias }
     }
 
-    /// Makes the decision that was logged: which suggestion came first. Its cost is -1 if the user accepted that
-    /// suggestion, -0.5 if they changed it or accepted a part of it, and 0 otherwise.
+    /// Makes the decision that was logged: which suggestion came first. Its cost is -1 if the user accepted that suggestion or
+    /// one with the same text, -0.5 if they changed it or accepted a part of it, and 0 otherwise.
     fn decision<'a>(
         &self,
         row: &'a PgRow,

@@ -59,9 +59,8 @@ async fn a_batch_whose_fields_are_all_wrong_is_told_of_some() {
 #[tokio::test]
 async fn lines_with_very_many_values_are_written_in_several_statements() {
     let service = Service::open().await;
-    let many = with(line("many"), &json!({"metadata": {"values": vec![0; 49_000]}}));
-    let six = vec![many; 6];
-    service.accept(&[&six[..3], &[line("few")], &six[3..], &[line("few")]].concat()).await;
+    let many = with(line("many"), &json!({"metadata": {"values": vec![0; 120_000]}}));
+    service.accept(&[many.clone(), line("few"), many.clone(), many, line("few")]).await;
     let sql = "select count(distinct xmin::text) from generations";
     let statements: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
     assert_eq!(statements, 2);
@@ -102,10 +101,8 @@ async fn arrays_have_at_most_20_000_elements_in_a_body_and_the_logs_of_a_batch_2
     let many = service.events(&[memory(20_001), line("small")]).await.expect(200);
     assert_eq!((&many["rejected"][0]["status"], &many["accepted"]), (&json!(413), &json!(1)));
     let own = |count: usize| with(line("a"), &json!({"metadata": {"a": vec![0; count]}}));
-    let many = service.events(&[own(250_000), own(50_000), own(49_000)]).await.expect(200);
+    let many = service.events(&[own(250_000), own(249_000)]).await.expect(200);
     assert_eq!((&many["rejected"][0]["status"], &many["accepted"]), (&json!(413), &json!(1)));
-    let errors = json!([{"pointer": "/metadata", "detail": "has more than 50000 JSON values"}]);
-    assert_eq!(many["rejected"][1]["errors"], errors);
     let logs = |count: usize| with(line("a"), &json!({"iterations": vec![json!({}); count]}));
     let refused = service.events(&vec![logs(20_000); 11]).await;
     let detail = "a batch has at most 200000 attempts and pieces, and this one has more";

@@ -234,7 +234,7 @@ async fn the_topics_of_a_session_are_in_one_part_where_the_split_is_by_session()
     let pointer = "/session_id";
     let seen = divided(&service, path, pointer).await;
     assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), 40, "{seen:?}");
-    // What a filter leaves of a conversation is in the same part as all of it.
+    // A filter puts no topic into another part.
     let topics = divided(&service, path, "/topic_id").await;
     assert_eq!(divided(&service, &format!("{path}&star=3"), "/topic_id").await, topics);
 }

@@ -488,8 +488,9 @@ async fn an_answer_that_was_cut_off_is_in_no_conversation() {
 async fn an_answer_to_a_message_with_a_picture_is_in_no_conversation() {
     let (service, _) = provider::service().await;
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
-    let shown = json!({"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]});
-    let mut messages = vec![shown];
+    let ask = json!({"role": "user", "content": "What is this?"});
+    let mut messages =
+        vec![json!({"role": "user", "content": [{"type": "text", "text": "See"}, picture]}), ask];
     for text in ["", "And what else do you know?"] {
         if !text.is_empty() {
             messages.push(json!({"role": "assistant", "content": "Hello there"}));
