@@ -1,10 +1,13 @@
 -- Which texts stand together in a record, so that a split of a data set puts none of them into two parts (exports/groups.rs).
 
 -- A text in which each letter is composed in the same way, where the encoding has several. Those of ASCII have one, and most
--- other texts are composed already, which is known in half the time.
+-- other texts are composed already, which is known in half the time. The time of `normalize` grows with the square of the number of
+-- marks on a letter, and nothing can interrupt it. So a text with a hundred characters in a row that are not ASCII's, as Chinese
+-- and Japanese have, which are composed, stays as it is.
 create function composed(content text) returns text language sql immutable strict parallel safe
     return case
-        when octet_length(content) = length(content) or getdatabaseencoding() <> 'UTF8' or content is nfc normalized
+        when octet_length(content) = length(content) or getdatabaseencoding() <> 'UTF8'
+            or content ~ '[^\u0001-\u007f]{100}' or content is nfc normalized
             then content
         else normalize(content, nfc)
     end;

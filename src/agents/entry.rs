@@ -20,6 +20,8 @@ pub struct Entry {
     pub may_be_copied: bool,
     /// The subagent that works. It is none for the main agent.
     pub agent: Option<String>,
+    /// Whether the entry is the head of a source: the agent that it names is that of all entries after it.
+    pub is_head: bool,
     /// The turn, if the agent names its turns. Without one, it is unknown, or that of the previous entry.
     pub turn: Option<String>,
     /// The folder in which the agent works. Without one, it is that of the previous entry.

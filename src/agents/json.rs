@@ -114,7 +114,7 @@ pub(super) fn texts(raw: Raw<'_>) -> String {
     match raw.map(RawValue::get) {
         Some(written) if written.starts_with('"') => texts.extend(text(raw).map(Cow::into_owned)),
         Some(written) if written.len() <= MOST_VALUE && written.starts_with(['{', '[']) => {
-            if let Ok(value) = value::parse(written) {
+            if let Ok(value) = value::parse_inner(written) {
                 collect_texts(value, &mut texts);
             }
         }

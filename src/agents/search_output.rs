@@ -9,7 +9,7 @@ use crate::types::value;
 
 /// The maximum number of results that are kept.
 const RESULTS: usize = 100;
-/// The maximum depth at which results are found.
+/// The maximum depth at which results are found, in texts that are JSON, too.
 const DEPTH: usize = 4;
 /// The maximum number of bytes of JSON that are parsed. Parsed, it takes some thirty times as much memory.
 const MOST_JSON: usize = 1 << 20;
@@ -85,21 +85,25 @@ pub(super) fn read(answer: Raw<'_>) -> Option<SearchOutput> {
             });
             let texts: Vec<_> = texts.flatten().collect();
             if texts.is_empty() {
-                read_json(written)
+                read_json(written, DEPTH)
             } else {
                 merge(texts.into_iter().map(|text| read(Some(text))))
             }
         }
-        b'{' => read_json(written),
+        b'{' => read_json(written, DEPTH),
         _ => None,
     }
 }
 
 /// Reads the results from a text. Returns none if the text does not contain them.
 pub(super) fn read_text(text: &str) -> Option<SearchOutput> {
+    read_text_at(text, DEPTH)
+}
+
+fn read_text_at(text: &str, depth: usize) -> Option<SearchOutput> {
     let text = text.trim();
     if text.starts_with(['{', '[']) {
-        return read_json(text);
+        return read_json(text, depth);
     }
     says_nothing_found(text).then(SearchOutput::nothing)
 }
@@ -121,8 +125,8 @@ fn says_nothing_found(text: &str) -> bool {
     WHOLE.contains(&text.as_str()) || PHRASES.iter().any(|phrase| text.starts_with(phrase))
 }
 
-fn read_json(text: &str) -> Option<SearchOutput> {
-    if text.len() > MOST_JSON {
+fn read_json(text: &str, depth: usize) -> Option<SearchOutput> {
+    if text.len() > MOST_JSON || depth == 0 {
         return None;
     }
     // Any text may be JSON, and most JSON has no results.
@@ -130,7 +134,7 @@ fn read_json(text: &str) -> Option<SearchOutput> {
     {
         return None;
     }
-    in_value(&value::parse(text).ok()?, DEPTH)
+    in_value(&value::parse_inner(text).ok()?, depth)
 }
 
 fn in_value(value: &Value, depth: usize) -> Option<SearchOutput> {
@@ -150,7 +154,7 @@ fn in_value(value: &Value, depth: usize) -> Option<SearchOutput> {
             if let Some(Value::String(output)) = members.get("stdout") {
                 let silent =
                     members.get("stderr").is_none_or(|errors| errors.as_str().is_none_or(str::is_empty));
-                return read_text(output).filter(|_| silent);
+                return read_text_at(output, depth).filter(|_| silent);
             }
             let count = COUNTS.iter().find_map(|name| members.get(*name)?.as_u64());
             // If the lines that were found are in a text, there are no names of files beside it.
@@ -166,7 +170,7 @@ fn in_value(value: &Value, depth: usize) -> Option<SearchOutput> {
                 (None, _) => in_item(value),
             }
         }
-        Value::String(text) => read_text(text),
+        Value::String(text) => read_text_at(text, depth),
         _ => None,
     }
 }

@@ -456,9 +456,19 @@ fn a_rollout_names_its_session_and_turns_in_lines_of_their_own() {
         at: "2026-03-01T10:00:00.100Z".parse().ok(),
         session: Some("s".to_owned()),
         root: Some("/w".to_owned()),
+        is_head: true,
         ..Entry::default()
     };
     assert_eq!(read(&codex::AGENT, &head), expected);
+    for (source, agent) in [
+        (json!("cli"), None),
+        (json!({"subagent": "review"}), Some("review")),
+        (json!({"subagent": {"thread_spawn": {"depth": 1}}}), Some("thread_spawn")),
+    ] {
+        let mut head = head.clone();
+        head["payload"]["source"] = source;
+        assert_eq!(read(&codex::AGENT, &head).agent.as_deref(), agent, "{head}");
+    }
     // A session that was forked repeats the head of the one it was forked from.
     let mut copied = head;
     copied["payload"]["timestamp"] = json!("2026-03-01T08:00:00Z");
@@ -687,6 +697,7 @@ fn a_pattern_fits_with_any_characters_for_its_stars() {
         ("mcp__*search*", "mcp__index__search_files", true),
         ("mcp__*search*", "mcp__index__research", true),
         ("mcp__*search*", "mcp__index__find", false),
+        ("mcp__*search*", "mcp__gleaner__search_memories", false),
         ("*_search", "code_search", true),
         ("*_search", "code_search_all", false),
         ("a*b*b", "ab", false),

@@ -10,6 +10,9 @@ use super::entry::{Passage, PassageSource};
 use super::json::{self, Raw};
 use super::shell;
 
+/// The beginning of the names of Gleaner's own tools.
+const OWN: &str = "mcp__gleaner__";
+
 /// The names of the tools that search. A `*` in a name matches any characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPatterns(Vec<String>);
@@ -21,10 +24,10 @@ impl ToolPatterns {
         Self(patterns.into_iter().collect())
     }
 
-    /// Returns whether the tool called `name` searches.
+    /// Returns whether the tool called `name` searches for files. Our own tool searches for memories.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        self.0.iter().any(|pattern| fits(pattern, name))
+        !name.starts_with(OWN) && self.0.iter().any(|pattern| fits(pattern, name))
     }
 }
 

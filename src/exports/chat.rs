@@ -61,7 +61,7 @@ impl<'a> Prompt<'a> {
     /// Reads what a client sent to a model. Returns none if it is neither a request nor a list of messages.
     #[must_use]
     pub fn read(json: &str) -> Option<Self> {
-        let mut prompt = match value::parse(json).ok()? {
+        let mut prompt = match value::parse_inner(json).ok()? {
             Value::Array(messages) => Self { messages: of_chat(messages)?, tools: vec![] },
             Value::Object(mut request) => {
                 let tools = match request.remove("tools").or_else(|| request.remove("functions")) {

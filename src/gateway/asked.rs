@@ -135,8 +135,11 @@ impl Asked {
             asked.push(message, raw, session.as_deref(), &remembered, None);
         } else {
             let items: Vec<&RawValue> = serde_json::from_str(list.get()).map_err(not_json)?;
-            for raw in items {
+            let newest = items.len().saturating_sub(1);
+            for (nth, raw) in items.into_iter().enumerate() {
                 let message = value::parse(raw.get()).map_err(not_json)?;
+                asked.is_agents_own |=
+                    nth == newest && is_of_user(&message) && is_asked_by_agent(&text(&message["content"]));
                 let at = Some(place(body, raw.get()));
                 asked.push(message, raw.to_owned(), session.as_deref(), &remembered, at);
             }
@@ -356,7 +359,7 @@ fn is_media(part: &Value) -> bool {
 /// Returns the session in the `user_id` of Claude Code: the JSON of an object, or a text that ends with it.
 fn session_of(user_id: &Value) -> Option<String> {
     let user_id = user_id.as_str()?;
-    let object = value::parse(user_id).ok();
+    let object = value::parse_inner(user_id).ok();
     let session = match object.as_ref().and_then(|object| object["session_id"].as_str()) {
         Some(session) => session,
         None => user_id.rsplit_once("_session_")?.1,
@@ -416,6 +419,22 @@ mod tests {
             (json!([told, user("Add a page.")]), true),
             (json!([user("Add a page."), user("[SUGGESTION MODE: what next?]")]), true),
             (json!([user("Warmup")]), true),
+            (
+                json!([
+                    user("Add a page."),
+                    user(
+                        "<system-reminder>This is a side question from the user. Be brief.</system-reminder> Why?"
+                    )
+                ]),
+                true,
+            ),
+            (
+                json!([
+                    user("<system-reminder>This is a side question from the user.</system-reminder>"),
+                    user("Add a page.")
+                ]),
+                false,
+            ),
             (json!([user("Warmup takes long.")]), false),
             (json!([user("\nWeb page content:\n---\nHTTP.\n---\n\nWhat is it?")]), true),
             (json!([user("[SUGGESTION MODE: what next?]"), user("Add a page.")]), false),

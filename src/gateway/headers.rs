@@ -29,6 +29,12 @@ const OF_CONNECTION: [HeaderName; 8] = [
 /// The headers in which agents name their session.
 const SESSIONS: [&str; 4] = ["gleaner-session", "x-claude-code-session-id", "session_id", "session-id"];
 
+/// The header in which Claude Code names a subagent, and the ones in which Codex says that a request is one of a subagent, and
+/// names its thread.
+const SUBAGENT: &str = "x-claude-code-agent-id";
+const SUBAGENT_KIND: &str = "x-openai-subagent";
+const THREAD: &str = "thread-id";
+
 /// The options of a request for the gateway itself.
 #[derive(Debug, Default, IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -36,7 +42,7 @@ pub(super) struct Options {
     /// The name of the agent session that the request belongs to. Sessions of Claude Code and Codex are known without it.
     #[param(rename = "Gleaner-Session")]
     pub(super) session: Option<String>,
-    /// The topic of the message pair that the request makes.
+    /// The topic of the message pair that the request makes. Subagents of Claude Code and Codex have one of their own without it.
     #[param(rename = "Gleaner-Topic")]
     pub(super) topic: Option<String>,
     /// The id of an open generation log to which the answer is appended as an attempt.
@@ -72,6 +78,10 @@ impl Options {
         for header in SESSIONS {
             session = session.or(name(header)?);
         }
+        let mut topic = name("gleaner-topic")?.or(name(SUBAGENT)?);
+        if let (None, Some(kind)) = (&topic, name(SUBAGENT_KIND)?) {
+            topic = Some(name(THREAD)?.unwrap_or(kind));
+        }
         let generation = text("gleaner-generation-id")?.map(str::parse).transpose();
         let attempt = text("gleaner-attempt")?.map(str::parse).transpose();
         let attempt =
@@ -82,7 +92,7 @@ impl Options {
         });
         Ok(Self {
             session,
-            topic: name("gleaner-topic")?,
+            topic,
             generation: generation.map_err(|_| wrong("gleaner-generation-id", "must be a UUID"))?,
             attempt: attempt.ok_or_else(|| wrong("gleaner-attempt", "must be from 1 to 1000000000"))?,
             trims: match text("gleaner-trim")?.map(str::to_ascii_lowercase).as_deref() {
@@ -190,6 +200,15 @@ mod tests {
         let named =
             Options::of(&headers(&[("session_id", "codex"), ("gleaner-session", " ")])).expect("reads");
         assert_eq!(named.session.as_deref(), Some("codex"));
+        for (sent, topic) in [
+            (&[("x-claude-code-agent-id", "a1")][..], "a1"),
+            (&[("x-openai-subagent", "review"), ("thread-id", "t1")], "t1"),
+            (&[("x-openai-subagent", "review")], "review"),
+            (&[("x-claude-code-agent-id", "a1"), ("gleaner-topic", "mine")], "mine"),
+        ] {
+            assert_eq!(Options::of(&headers(sent)).expect("reads").topic.as_deref(), Some(topic));
+        }
+        assert_eq!(Options::of(&headers(&[("thread-id", "t1")])).expect("reads").topic, None);
     }
 
     #[test]

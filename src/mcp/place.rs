@@ -21,7 +21,7 @@ impl Place {
         let name = |name: &str| meta.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let session = name("threadId").or_else(|| name("sessionId")).map(str::to_owned);
         let root = meta.get("x-codex-turn-metadata").and_then(|turn| match turn {
-            Value::String(text) => only_workspace(&value::parse(text).ok()?),
+            Value::String(text) => only_workspace(&value::parse_inner(text).ok()?),
             turn => only_workspace(turn),
         });
         Self { session, root }

@@ -284,11 +284,13 @@ async fn texts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashMap
     Ok(rows.into_iter().collect())
 }
 
-/// Returns the verdicts on memories over all conversations.
+/// Returns the verdicts on memories over all conversations, without those on what a memory has said before it was changed.
 async fn verdicts(db: &PgPool, project: &str, ids: &[Uuid]) -> sqlx::Result<HashMap<Uuid, Verdicts>> {
     const SQL: &str = "
-        select memory_id, count(*) filter (where verdict = 'used'), count(*) filter (where verdict = 'dismissed')
-        from conversation_memories where project = $1 and memory_id = any($2) and verdict is not null group by memory_id";
+        select c.memory_id, count(*) filter (where c.verdict = 'used'), count(*) filter (where c.verdict = 'dismissed')
+        from conversation_memories c
+        join memories m on m.project = $1 and m.id = c.memory_id and m.revision = c.memory_revision
+        where c.project = $1 and c.memory_id = any($2) and c.verdict is not null group by c.memory_id";
     let rows: Vec<(Uuid, i64, i64)> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(db).await?;
     Ok(rows.into_iter().map(|(id, used, dismissed)| (id, Verdicts { used, dismissed })).collect())
 }

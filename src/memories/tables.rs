@@ -409,14 +409,15 @@ pub(super) async fn judge(
     // verdict of a batch.
     static SQL: LazyLock<String> = LazyLock::new(|| {
         format!(
-            "insert into conversation_memories as given (project, {names}, source_type, judged_at)
-            select $1, {values}, m.source_type,
+            "insert into conversation_memories as given (project, {names}, source_type, memory_revision, judged_at)
+            select $1, {values}, m.source_type, m.revision,
                 (select clock_timestamp()) + new.ordinal * interval '1 microsecond'
             from (select {unnested}, generate_subscripts($2, 1) as ordinal) new
             join memories m on m.project = $1 and m.id = new.memory_id
             order by new.session_id, new.memory_id
             on conflict (session_id, memory_id, project)
                 do update set verdict = excluded.verdict,
+                    memory_revision = coalesce(given.memory_revision, excluded.memory_revision),
                     judged_at = case when given.verdict = excluded.verdict then given.judged_at else excluded.judged_at end
             returning memory_id",
             names = insert::names::<Verdicts>(),

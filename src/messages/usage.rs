@@ -59,7 +59,7 @@ pub(super) fn numbers_of(usage: &FreeForm) -> FreeForm {
             _ => false,
         }
     }
-    let mut usage = value::parse(usage.as_str()).unwrap_or_default();
+    let mut usage = value::parse_inner(usage.as_str()).unwrap_or_default();
     if is_kept(&mut usage) { FreeForm::of(&usage).unwrap_or_default() } else { FreeForm::default() }
 }
 

@@ -116,6 +116,8 @@ pub(super) fn source_id(name: &str) -> Uuid {
 #[derive(Debug, Default, Clone, PartialEq, sqlx::FromRow)]
 pub(super) struct Context {
     session: Option<String>,
+    /// The subagent that all entries of the source are of.
+    agent: Option<String>,
     turn: Option<String>,
     root: Option<String>,
     last_at: Option<Timestamp>,
@@ -160,12 +162,18 @@ struct Read {
 impl Context {
     /// Adds what the entry leaves out, and stores what it contains. Names that are too long are cut.
     pub(super) fn complete(&mut self, entry: &mut Entry) {
-        if entry.may_be_copied && self.session.is_some() {
-            (entry.session, entry.root) = (None, None);
+        // A subagent may begin with what was said in the session of the agent that has started it.
+        let is_copied = entry.may_be_copied || entry.is_head && self.agent.is_some();
+        if is_copied && self.session.is_some() {
+            (entry.session, entry.root, entry.is_head) = (None, None, false);
         }
         if entry.session.is_some() && entry.session != self.session {
             *self = Self::default();
         }
+        if entry.is_head {
+            self.agent.clone_from(&entry.agent);
+        }
+        entry.agent = entry.agent.take().or_else(|| self.agent.clone());
         for (said, known, most) in [
             (&mut entry.session, &mut self.session, MOST_NAME),
             (&mut entry.turn, &mut self.turn, MOST_NAME),
@@ -263,7 +271,7 @@ impl<'a, L: Listener> Intake<'a, L> {
     /// Reads what is stored of the source and of these lines.
     async fn seen(&self, piece: &Piece) -> sqlx::Result<Seen> {
         const SQL: &str = "
-            select session, turn, root, last_at, error_lines from transcripts where project = $1 and source = $2";
+            select session, agent, turn, root, last_at, error_lines from transcripts where project = $1 and source = $2";
         let (_place, mut transaction) = self.pool.begin(&self.tenant.name).await?;
         let query = sqlx::query_as(SQL).bind(&*self.tenant.name).bind(self.id);
         let source = query.fetch_optional(&mut *transaction).await?.unwrap_or_default();
@@ -374,7 +382,7 @@ impl<'a, L: Listener> Intake<'a, L> {
         const SQL: &str = "
             insert into transcripts as t (project, source, received_at) values ($1, $2, $3)
             on conflict (project, source) do update set received_at = excluded.received_at
-            returning session, turn, root, last_at, error_lines";
+            returning session, agent, turn, root, last_at, error_lines";
         sqlx::query_as(SQL)
             .bind(&*self.tenant.name)
             .bind(self.id)
@@ -385,7 +393,7 @@ impl<'a, L: Listener> Intake<'a, L> {
 
     async fn update_context(&self, connection: &mut PgConnection, context: &Context) -> sqlx::Result<()> {
         const SQL: &str = "
-            update transcripts set session = $3, turn = $4, root = $5, last_at = $6
+            update transcripts set session = $3, turn = $4, root = $5, last_at = $6, agent = $7
             where project = $1 and source = $2";
         sqlx::query(SQL)
             .bind(&*self.tenant.name)
@@ -394,6 +402,7 @@ impl<'a, L: Listener> Intake<'a, L> {
             .bind(&context.turn)
             .bind(&context.root)
             .bind(context.last_at)
+            .bind(&context.agent)
             .execute(connection)
             .await?;
         Ok(())

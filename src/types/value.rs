@@ -17,10 +17,22 @@ pub struct Few<'a> {
     pub without: Option<&'static str>,
 }
 
-/// Parses a JSON text that somebody else has written, such as one in a text of theirs.
+/// The maximum number of values in a text that is JSON, within what a client has sent. Nobody has counted them, and each may take
+/// hundreds of bytes. A prompt of 2 MiB has some thousands.
+const MOST_INNER: usize = 20_000;
+
+/// Parses a JSON text that somebody else has written, and whose values were counted where it came in.
 pub fn parse(json: &str) -> serde_json::Result<Value> {
+    parse_few(json, usize::MAX)
+}
+
+/// Parses a text of somebody else if it is JSON without very many values.
+pub fn parse_inner(text: &str) -> serde_json::Result<Value> {
+    parse_few(text, MOST_INNER)
+}
+
+fn parse_few(json: &str, mut left: usize) -> serde_json::Result<Value> {
     let mut parser = serde_json::Deserializer::from_str(json);
-    let mut left = usize::MAX;
     let value = Few { left: &mut left, without: None }.deserialize(&mut parser)?;
     parser.end().map(|()| value)
 }
@@ -149,5 +161,13 @@ mod tests {
             "it is still private"
         );
         parse("1 2").expect_err("there is more");
+    }
+
+    #[test]
+    fn a_text_within_what_came_in_has_few_values() {
+        let numbers = |count: usize| format!("[{}0]", "0,".repeat(count - 1));
+        parse_inner(&numbers(MOST_INNER - 1)).expect("JSON");
+        parse_inner(&numbers(MOST_INNER)).expect_err("the array is one, too");
+        parse(&numbers(MOST_INNER)).expect("JSON");
     }
 }

@@ -173,6 +173,8 @@ struct Payload<'a> {
     item: Raw<'a>,
     #[serde(borrow)]
     cli_version: Raw<'a>,
+    #[serde(borrow)]
+    source: Raw<'a>,
 }
 
 /// Returns the kind of a line.
@@ -206,6 +208,8 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
             entry.may_be_copied = age.is_some_and(|age| age >= HEAD_AGE);
             entry.session = json::name(payload.id);
             entry.root = json::name(payload.cwd);
+            entry.agent = subagent(payload.source);
+            entry.is_head = true;
         }
         Some("turn_context") => {
             entry.turn = json::name(payload.turn_id);
@@ -233,6 +237,18 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
         _ => {}
     }
     Ok(entry)
+}
+
+/// Returns the kind of subagent that a session is one of, to which only another agent writes. The source of others is a name.
+fn subagent(source: Raw<'_>) -> Option<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Source<'a> {
+        #[serde(borrow)]
+        subagent: Raw<'a>,
+    }
+    let kind = json::member::<Source<'_>>(source)?.subagent?;
+    json::name(Some(kind)).or_else(|| json::members(Some(kind), 1)?.into_iter().next().map(|(kind, _)| kind))
 }
 
 fn item(payload: &Payload<'_>, tools: &ToolPatterns, passages: &mut Vec<Passage>) -> Option<Activity> {

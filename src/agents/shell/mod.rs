@@ -2,13 +2,16 @@
 //!
 //! Agents without tools of their own for it use `rg`, `find`, `cat` and `sed -n`. [`split`](mod@split) divides a
 //! command line into its commands, and [`programs`] knows what each of them does. This module follows paths through
-//! `cd`, and distinguishes commands that search from those that only filter another command's output.
+//! `cd`, and distinguishes commands that search from those that only filter another command's output, or whose matches the agent
+//! does not see. Only the status of a whole command line is known, so that what runs in the place of another command reads nothing
+//! that is known.
 
 mod options;
 mod patch;
 mod programs;
 mod split;
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 pub(super) use self::patch::patched_files;
@@ -61,13 +64,19 @@ struct Walk {
     folders: Vec<Option<Rc<str>>>,
     /// Whether the names of files come through the pipe.
     names_piped: bool,
+    /// How many conditions (`if`) have begun. What follows one of them may not run.
+    branches: usize,
+    /// The files that were written.
+    written: HashSet<String>,
     /// How much memory further actions and folders may take.
     room: Room,
 }
 
 impl Walk {
     fn line(&mut self, line: &str, depth: usize) {
-        for part in split(line) {
+        let parts = split(line);
+        let shown = shown(&parts);
+        for (part, is_shown) in parts.into_iter().zip(shown) {
             if self.room.is_used_up() {
                 return;
             }
@@ -75,7 +84,7 @@ impl Walk {
                 Part::Open => self.folders.push(self.folders.last().cloned().flatten()),
                 Part::Close if self.folders.len() > 1 => drop(self.folders.pop()),
                 Part::Close => {}
-                Part::Run(command) => self.run(&command, depth),
+                Part::Run(command) => self.run(&command, is_shown, depth),
             }
         }
     }
@@ -96,12 +105,14 @@ impl Walk {
         Some(join(self.folder()?, path))
     }
 
-    fn run(&mut self, command: &Command, depth: usize) {
+    fn run(&mut self, command: &Command, is_shown: bool, depth: usize) {
         let (program, arguments, from_pipe) = program(&command.words);
+        let is_certain = !command.is_alternative && self.branches == 0;
+        self.follow_branches(&command.words);
         let listed = std::mem::take(&mut self.names_piped) && command.piped_from;
         for effect in effects(program, arguments, &command.heredoc) {
             match effect {
-                Effect::Search { tool, query, path, files } if command.output != Output::Kept => {
+                Effect::Search { tool, query, path, files } if is_shown => {
                     let files = files || from_pipe || (program == "rg" && !command.piped_from);
                     self.search(
                         if files { Some(tool) } else { listed.then_some(SearchTool::Glob) },
@@ -110,8 +121,8 @@ impl Walk {
                     );
                 }
                 Effect::List => self.names_piped = true,
-                Effect::Read(files) => self.add_each(&files, |path| ToolAction::Read { path }),
-                Effect::Edit(files) => self.add_each(&files, |path| ToolAction::Edit { path }),
+                Effect::Read(files) if is_certain => self.read_each(&files),
+                Effect::Edit(files) => self.edit_each(&files),
                 Effect::Go(folder) => {
                     let there = possible(folder.and_then(|folder| self.resolve(&folder)))
                         .filter(|folder| self.room.take(folder.len()));
@@ -127,16 +138,71 @@ impl Walk {
                 }
                 Effect::Each(words) if depth > 0 => {
                     let words = ["xargs".to_owned()].into_iter().chain(words).collect();
-                    self.run(&Command { words, output: command.output, ..Command::default() }, depth - 1);
+                    let each = Command {
+                        words,
+                        output: command.output,
+                        is_alternative: command.is_alternative,
+                        ..Command::default()
+                    };
+                    self.run(&each, is_shown, depth - 1);
                 }
-                Effect::Search { .. } | Effect::Shell(_) | Effect::Each(_) => {}
+                Effect::Search { .. } | Effect::Read(_) | Effect::Shell(_) | Effect::Each(_) => {}
             }
         }
         // A program that sorts or filters names passes names on.
         self.names_piped |= listed;
         self.names_piped &= command.output == Output::Piped;
-        self.add_each(&command.sources, |path| ToolAction::Read { path });
-        self.add_each(&command.targets, |path| ToolAction::Edit { path });
+        if is_certain {
+            self.read_each(&command.sources);
+        }
+        if writes_text(program) {
+            self.edit_each(&command.targets);
+        } else {
+            // Nobody has written what other programs say.
+            for target in &command.targets {
+                self.note_written(target);
+            }
+        }
+    }
+
+    /// Counts the conditions that begin and end.
+    fn follow_branches(&mut self, words: &[String]) {
+        match words.first().map(String::as_str) {
+            Some("if") => self.branches += 1,
+            Some("fi") => self.branches = self.branches.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// Adds a read for each file, but not for what this command line has written.
+    fn read_each(&mut self, files: &[String]) {
+        for file in files {
+            if let Some(path) = self.resolve(file)
+                && !self.written.contains(&path)
+                && !self.add(ToolAction::Read { path })
+            {
+                return;
+            }
+        }
+    }
+
+    /// Adds an edit for each file.
+    fn edit_each(&mut self, files: &[String]) {
+        for file in files {
+            self.note_written(file);
+            if let Some(path) = self.resolve(file)
+                && !self.add(ToolAction::Edit { path })
+            {
+                return;
+            }
+        }
+    }
+
+    /// Notes that the command line writes a file.
+    fn note_written(&mut self, file: &str) {
+        if let Some(path) = self.resolve(file).filter(|path| self.room.take(path.len())) {
+            self.written.insert(path);
+        }
     }
 
     fn search(&mut self, tool: Option<SearchTool>, query: String, path: Option<String>) {
@@ -148,17 +214,6 @@ impl Walk {
         }
     }
 
-    /// Adds an action for each file whose path is known, as long as there is room.
-    fn add_each(&mut self, files: &[String], action: fn(String) -> ToolAction) {
-        for file in files {
-            if let Some(path) = self.resolve(file)
-                && !self.add(action(path))
-            {
-                return;
-            }
-        }
-    }
-
     /// Adds an action. Returns whether there was room for it.
     fn add(&mut self, action: ToolAction) -> bool {
         let fits = self.actions.len() < MOST_ACTIONS && self.room.take(action.size());
@@ -167,6 +222,42 @@ impl Walk {
         }
         fits
     }
+}
+
+/// Returns for each part whether what it prints is shown, as far as it is a command: not if it is written to a file, or if a
+/// command that it is passed to does something with it in place of showing it.
+fn shown(parts: &[Part]) -> Vec<bool> {
+    let mut shown = vec![true; parts.len()];
+    for at in (0..parts.len()).rev() {
+        let Part::Run(command) = &parts[at] else { continue };
+        shown[at] = match (command.output, parts.get(at + 1)) {
+            (Output::Kept, _) => false,
+            (Output::Piped, Some(Part::Run(next))) if next.piped_from => {
+                shown[at + 1] && passes_on(&next.words)
+            }
+            _ => true,
+        };
+    }
+    shown
+}
+
+/// Returns whether a command in a pipeline shows what it gets. One that runs a program for each name shows nothing of it
+/// unless the program searches or shows files.
+fn passes_on(words: &[String]) -> bool {
+    let (program, arguments, from_pipe) = program(words);
+    !from_pipe || shows(program, arguments)
+}
+
+/// Returns whether a program shows something of the files that it gets.
+fn shows(program: &str, arguments: &[String]) -> bool {
+    const OTHERS: [&str; 9] = ["basename", "dirname", "du", "echo", "file", "find", "realpath", "stat", "wc"];
+    let shown = |effect: &Effect| !matches!(effect, Effect::Edit(_) | Effect::Go(_) | Effect::Each(_));
+    OTHERS.contains(&program) || effects(program, arguments, "").iter().any(shown)
+}
+
+/// Returns whether people write files by a program. The output of others is a log.
+fn writes_text(program: &str) -> bool {
+    ["", "awk", "cat", "echo", "gawk", "jq", "printf", "sed", "tee"].contains(&program)
 }
 
 /// Finds the program that `words` run and its arguments, without what precedes it: keywords, assignments, and

@@ -242,15 +242,25 @@ fn find(words: &[String]) -> Vec<Effect> {
             }
             "-exec" | "-execdir" | "-ok" => {
                 let command = expression.by_ref().take_while(|word| !matches!(*word, ";" | "+"));
-                each.push(Effect::Each(command.filter(|word| *word != "{}").map(str::to_owned).collect()));
+                each.push(command.filter(|word| *word != "{}").map(str::to_owned).collect::<Vec<_>>());
             }
             _ => {}
         }
         negated = matches!(test, "!" | "-not");
     }
+    // What is found is changed, and not shown.
+    let acts = words.iter().any(|word| word == "-delete") || each.iter().any(|words| !shows_each(words));
+    if acts {
+        return Vec::new();
+    }
     let mut effects = by_name(&names, words[..folders].first().map(String::as_str));
-    effects.append(&mut each);
+    effects.extend(each.into_iter().map(Effect::Each));
     effects
+}
+
+/// Returns whether a command that is run for each file shows something of it.
+fn shows_each(words: &[String]) -> bool {
+    words.split_first().is_some_and(|(program, arguments)| super::shows(program, arguments))
 }
 
 fn fd(words: &[String]) -> Vec<Effect> {

@@ -34,6 +34,8 @@ pub(super) struct Command {
     pub(super) targets: Vec<String>,
     /// The text of the heredocs.
     pub(super) heredoc: String,
+    /// Whether another command runs in its place if it fails (`||`), or it runs in the place of another one.
+    pub(super) is_alternative: bool,
 }
 
 /// The destination of a command's output.
@@ -99,7 +101,13 @@ impl Splitter<'_> {
                     self.advance(1);
                     self.end_command(Output::Piped);
                 }
-                ('|' | '&' | ';', second) => {
+                ('|', _) => {
+                    self.advance(2);
+                    self.command.is_alternative = true;
+                    self.end_command(Output::Shown);
+                    self.command.is_alternative = true;
+                }
+                ('&' | ';', second) => {
                     self.advance(if second == Some(first) { 2 } else { 1 });
                     self.end_command(Output::Shown);
                 }
@@ -305,6 +313,7 @@ impl Splitter<'_> {
         if command.words.is_empty() && command.targets.is_empty() && command.sources.is_empty() {
             // A line may end after a pipe, and the lines of a heredoc come before the next command of the pipe.
             self.command.piped_from = continued || command.piped_from;
+            self.command.is_alternative = command.is_alternative;
             return;
         }
         self.parts.push(Part::Run(command));

@@ -83,7 +83,12 @@ fn what_filters_tests_or_keeps_its_output_searches_nothing() {
         ("grep -q needle hay && echo yes", &[]),
         ("grep -v needle hay", &[]),
         ("n=$(grep -c needle hay)", &[]),
-        ("grep -r needle . > found.txt", &["edit found.txt"]),
+        ("grep -r needle . > found.txt", &[]),
+        ("grep -rl old src | xargs sed -i s/old/new/g", &[]),
+        ("rg -l old | sort | xargs rm", &[]),
+        ("rg old | tee found.txt > /dev/null", &["edit found.txt"]),
+        ("find . -name '*.pyc' -delete", &[]),
+        ("find . -name '*.py' -exec sed -i s/old/new/ {} +", &[]),
         ("find . -type f", &[]),
         ("grep \"$PATTERN\" hay", &[]),
     ]);
@@ -136,7 +141,9 @@ fn programs_that_write_files_are_edits() {
         ("sed -i.bak 's/a/b/' a.txt", &["edit a.txt"]),
         ("echo x > a.txt; echo y >>b.txt 2>&1", &["edit a.txt", "edit b.txt"]),
         ("make 2> errors.txt > /dev/null", &[]),
-        ("make &> log.txt", &["edit log.txt"]),
+        // What a program says is no text that somebody has written, and the agent has not looked for it.
+        ("make &> log.txt; tail log.txt", &[]),
+        ("cat > a.sh <<< 'exit 0'; cat a.sh", &["edit a.sh"]),
         ("echo x | tee -a a.txt", &["edit a.txt"]),
         ("cat > a.sh <<'EOF'\ncat b.txt\nEOF\ncat c.txt", &["edit a.sh", "read c.txt"]),
         ("cat <<-EOF > a\n\tcat b\n\tEOF\n cat c", &["edit a", "read c"]),
@@ -164,8 +171,8 @@ fn paths_follow_cd_within_its_group() {
 #[test]
 fn commands_are_found_wherever_the_shell_would_run_them() {
     check(&[
-        ("if [ -f a ]; then cat a; else\n  head b\nfi", &["read a", "read b"]),
-        ("test -f a || cat b &\ncat c", &["read b", "read c"]),
+        ("if cat a; then\n  rg x\nfi", &["read a", "grep x"]),
+        ("test -f a && cat b &\ncat c", &["read b", "read c"]),
         ("cat a |\n  grep x", &["read a"]),
         ("cat a \\\n  b # cat c", &["read a", "read b"]),
         ("echo \"$(cat a)\" `cat b` 'cat c'", &["read a", "read b"]),
@@ -173,6 +180,27 @@ fn commands_are_found_wherever_the_shell_would_run_them() {
         ("echo \"a; cat b | cat c\"", &[]),
         ("x=$((1 + 2)); cat a", &["read a"]),
         ("git commit -m \"$(cat <<'EOF'\nit's (fixed)\nEOF\n)\" && cat a", &["read a"]),
+    ]);
+}
+
+#[test]
+fn what_runs_in_the_place_of_something_else_may_not_have_read_its_file() {
+    check(&[
+        ("cat a.toml 2>/dev/null || cat b.py || cat c.json", &[]),
+        ("cat a || echo none; cat b", &["read b"]),
+        ("cat a ||\n  cat b\ncat c", &["read c"]),
+        ("if [ -f a ]; then cat a; else\n  head b\nfi; cat c", &["read c"]),
+        ("rg x || rg y", &["grep x", "grep y"]),
+    ]);
+}
+
+#[test]
+fn a_search_is_one_if_something_of_what_it_finds_is_shown() {
+    check(&[
+        ("rg -l x | xargs cat | head", &["grep x"]),
+        ("rg -l x | xargs wc -l", &["grep x"]),
+        ("find . -name '*.go' -exec ls -l {} +", &["glob *.go in ."]),
+        ("rg x | tee found.txt", &["grep x", "edit found.txt"]),
     ]);
 }
 

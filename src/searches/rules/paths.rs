@@ -19,6 +19,27 @@ pub fn normalise(path: &str, at: Option<&str>, root: Option<&str>) -> String {
     within.filter(|path| !path.is_empty()).unwrap_or(whole)
 }
 
+/// The folders of files that are soon gone: of the system, and of agents for the output of tools, plans and sessions.
+const TEMPORARY: [&str; 7] = [
+    "/tmp/",
+    "/private/tmp/",
+    "/var/tmp/",
+    "/private/var/tmp/",
+    "/var/folders/",
+    "/private/var/folders/",
+    "/dev/shm/",
+];
+const OF_AGENTS: [&str; 5] =
+    ["/.claude/projects/", "/.claude/plans/", "/.claude/todos/", "/.codex/sessions/", "/AppData/Local/Temp/"];
+
+/// Returns whether a path in its normal form is that of a file which is soon gone, and in no project.
+#[must_use]
+pub fn is_temporary(path: &str) -> bool {
+    is_absolute(path)
+        && (TEMPORARY.iter().any(|folder| path.starts_with(folder))
+            || OF_AGENTS.iter().any(|folder| path.contains(folder)))
+}
+
 /// Returns the normal form of a folder's path, with which paths are compared.
 #[must_use]
 pub fn folder(path: &str) -> String {
@@ -87,6 +108,21 @@ mod tests {
             ("~/notes.md", Some("/src"), Some("/src"), "~/notes.md"),
         ] {
             assert_eq!(normalise(path, at, root), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_temporary_file_outside_the_project_is_known_by_its_folder() {
+        for (path, root, is) in [
+            ("/tmp/claude-1000/tasks/b.output", "/src/app", true),
+            ("/private/var/folders/x/T/a.json", "/src/app", true),
+            ("/home/a/.claude/projects/-src-app/s/tool-results/b.txt", "/src/app", true),
+            (r"C:\Users\a\AppData\Local\Temp\b.txt", r"C:\app", true),
+            ("/tmp/app/src/a.rs", "/tmp/app", false),
+            ("tmp/a.rs", "/src/app", false),
+            ("/home/a/.claude/CLAUDE.md", "/src/app", false),
+        ] {
+            assert_eq!(is_temporary(&normalise(path, Some(root), Some(root))), is, "{path}");
         }
     }
 

@@ -27,11 +27,11 @@ pub(super) struct AnsweredCall<'a> {
 
 impl AnsweredCall<'_> {
     /// Returns the normal form of a path in the call, as seen from `root`. It is none if no file has such a path, because
-    /// it is empty or, joined to the folder of the call, too long.
+    /// it is empty or, joined to the folder of the call, too long, or if the file soon is gone.
     fn path(&self, path: &str, root: Option<&str>) -> Option<String> {
         let path = Some(path).filter(|path| !path.is_empty())?;
         let path = paths::normalise(path, self.made.folder.as_deref(), root);
-        (path.chars().count() <= MOST_PATH).then_some(path)
+        (path.chars().count() <= MOST_PATH && !paths::is_temporary(&path)).then_some(path)
     }
 
     /// Returns the first results of a search, as seen from `root`. Joined to the folder of the call, they may be much longer
@@ -132,7 +132,8 @@ impl UnitOfWork<'_> {
                             result_count: i32::try_from(count).unwrap_or(i32::MAX),
                             results: call.results(output, root.as_deref()),
                             root: root.clone(),
-                            at,
+                            // What is called before there are results follows from something else.
+                            at: entry.at.map_or(at, |answered| answered.max(at)),
                             state: SearchState::of_new(best_score, self.rules()),
                             hash: Vec::new(),
                             hints: Vec::new(),

@@ -197,15 +197,17 @@ pub(in crate::searches) fn count(calls: &mut ToolCalls, entries: &[Kept<Entry>])
     let mut counts = TranscriptCounts::default();
     for entry in entries {
         for activity in &entry.activities {
-            count_prompt(activity, &mut counts);
+            count_prompt(entry, activity, &mut counts);
             pair(calls, entry, activity, Vec::new, &mut counts);
         }
     }
     counts
 }
 
-fn count_prompt(activity: &Activity, counts: &mut TranscriptCounts) {
-    counts.human_turns += usize::from(matches!(activity, Activity::Prompt | Activity::Correction));
+/// Counts a prompt of a person. Another agent writes to a subagent.
+fn count_prompt(entry: &Entry, activity: &Activity, counts: &mut TranscriptCounts) {
+    let is_prompt = matches!(activity, Activity::Prompt | Activity::Correction);
+    counts.human_turns += usize::from(is_prompt && entry.agent.is_none());
 }
 
 pub(super) fn key_of(entry: &Entry) -> ThreadKey {
@@ -278,7 +280,7 @@ impl UnitOfWork<'_> {
             return Ok(());
         };
         tokio::task::yield_now().await;
-        count_prompt(activity, counts);
+        count_prompt(entry, activity, counts);
         match activity {
             Activity::ToolUse { id, .. } | Activity::ToolResult { id, .. } => {
                 if let Some(id) = id.as_deref().map(call_id) {
@@ -301,7 +303,7 @@ impl UnitOfWork<'_> {
             }
             Activity::Prompt | Activity::Correction => {
                 if let Some(at) = entry.at {
-                    let objects = *activity == Activity::Correction;
+                    let objects = *activity == Activity::Correction && entry.agent.is_none();
                     let (key, turn) = (key_of(entry), entry.turn.as_deref());
                     self.prompt(connection, thread, &key, turn, at, objects).await?;
                 }

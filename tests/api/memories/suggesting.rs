@@ -59,6 +59,31 @@ async fn an_unknown_conversation_and_one_without_words_have_no_suggestions() {
 }
 
 #[tokio::test]
+async fn a_verdict_is_about_what_a_memory_says_and_not_about_what_it_is_changed_to() {
+    let service = Service::open().await;
+    notes(&service).await;
+    ask(&service, "s", "Why does AuthMiddleware refuse my JWT?").await;
+    let confidence = async || {
+        let found = suggest(&service, "s", &json!({"confidence_threshold": 0, "peek": true})).await;
+        let first = &found["suggestions"][0];
+        assert_eq!(first["memory_id"], json!(Uuid::from_u128(1)));
+        first["confidence"].as_f64().expect("a number")
+    };
+    let before = confidence().await;
+    for session in ["a", "b", "c"] {
+        let verdict = json!({"memory_id": Uuid::from_u128(1), "verdict": "dismissed"});
+        service.post(&format!("/v1/conversations/{session}/feedback"), &verdict).await.expect(200);
+    }
+    assert!(confidence().await < before);
+    let path = format!("/v1/memories/{}", Uuid::from_u128(1));
+    let content = service.get(&path).await.expect(200)["content"].clone();
+    for content in [json!("It is about something else."), content] {
+        service.patch(&path, &json!({"content": content})).await.expect(200);
+    }
+    assert!((confidence().await - before).abs() < 1e-3);
+}
+
+#[tokio::test]
 async fn what_was_shown_or_dismissed_does_not_come_in_that_conversation() {
     let service = Service::open().await;
     notes(&service).await;

@@ -198,3 +198,32 @@ async fn where_a_session_works_that_goes_on_after_its_erasure_is_erased_by_its_n
     service.delete(&erase).await.expect(200);
     assert!(!service.dump().await.contains("needle"));
 }
+
+#[tokio::test]
+async fn what_an_agent_orders_its_subagent_is_said_by_no_person() {
+    let service = Service::open().await;
+    let head = |id: &str, source: &Value| json!({"id": id, "timestamp": time(0), "cwd": "/src/app", "cli_version": "0.118.0", "source": source});
+    let said =
+        |at: u32, text: &str| rollout(at, "event_msg", &json!({"type": "user_message", "message": text}));
+    // The session of the subagent begins with that of the agent that has started it.
+    let lines = [
+        rollout(0, "session_meta", &head("sub", &json!({"subagent": {"thread_spawn": {"depth": 1}}}))),
+        rollout(0, "session_meta", &head("main", &json!("cli"))),
+        said(1, "Where is the needle?"),
+        said(2, "Review the code in src."),
+    ];
+    let path = "/v1/transcripts?agent=codex&source=sub";
+    let counts = service.post_text(path, "application/x-ndjson", text(&lines[..3])).await.expect(200);
+    assert_eq!(counts["human_turns"], 0, "{counts}");
+    // What the source has said of itself is known for the lines that come later.
+    let counts = service.post_text(path, "application/x-ndjson", text(&lines[3..])).await.expect(200);
+    assert_eq!(counts["human_turns"], 0, "{counts}");
+    for session in ["sub", "main"] {
+        service.get(&format!("/v1/conversations/{session}")).await.refused(404, &[]);
+    }
+    let main = [rollout(0, "session_meta", &head("main", &json!("cli"))), said(1, "Where is the needle?")];
+    let path = "/v1/transcripts?agent=codex&source=main";
+    let counts = service.post_text(path, "application/x-ndjson", text(&main)).await.expect(200);
+    assert_eq!(counts["human_turns"], 1, "{counts}");
+    service.get("/v1/conversations/main").await.expect(200);
+}
