@@ -36,6 +36,8 @@ const MOST_FIELDS: usize = 10_000;
 /// The number of bytes below which a line does not have so many values that as many lines as are written together have more
 /// than [`MOST_VALUES`].
 const SHORT: usize = 1_000;
+/// The number of bytes from which the values of a line may take much memory.
+const LONG: usize = 16 << 10;
 
 /// The example of a batch in the OpenAPI document. It makes the records that other endpoints' examples erase.
 const EXAMPLE: &str = concat!(
@@ -195,7 +197,17 @@ impl Taken {
         Self { memory: body.memory.clone(), bytes: body.bytes.len(), lines: 0, parts: 0, errors: 0 }
     }
 
-    /// Adds an event, and holds memory for it. It may wait for memory, so it needs a thread of its own.
+    /// Holds memory for the values of a text that is about to be parsed, and hashed. It may wait for memory, so it needs a
+    /// thread of its own.
+    fn expect(&self, text: &[u8]) -> Result<()> {
+        if text.len() < LONG {
+            return Ok(());
+        }
+        let hold = self.memory.hold_values(self.bytes, value::count(text).min(MOST_VALUES));
+        tokio::runtime::Handle::current().block_on(hold)
+    }
+
+    /// Adds an event, and holds memory for it, as before.
     fn add(&mut self, event: &mut Result<Event>) -> Result<()> {
         self.lines += 1;
         if self.lines > MOST_LINES {
@@ -233,6 +245,7 @@ fn read_lines(project: &str, mut body: Body) -> Result<Vec<Line>> {
         if line.trim_ascii().is_empty() {
             continue;
         }
+        taken.expect(line)?;
         let mut event = clean_json(line).and_then(|count| {
             body.replaced.add(count);
             domain::read(project, utf8(line)?, None)
@@ -252,6 +265,7 @@ fn read_array(project: &str, mut body: Body) -> Result<Vec<Line>> {
     })?;
     let mut taken = Taken::new(&body);
     let read = |(number, member): (usize, &RawValue)| {
+        taken.expect(member.get().as_bytes())?;
         let mut event = domain::read(project, member.get(), None);
         taken.add(&mut event)?;
         Ok(Line::new(number, member.get().as_bytes(), event))

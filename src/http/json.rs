@@ -17,11 +17,12 @@ use tower_http::timeout::TimeoutError;
 
 use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json, expect_few_values};
-use super::memory::Memory;
+use super::memory::{FREE, Memory};
 use super::strict::{MOST_ELEMENTS, Strict};
 use super::words;
 use crate::error::{Error, Result};
 use crate::sharing::Pauses;
+use crate::types::value;
 
 /// Checks again whether the sender of a request may still send it, when a body that was waited for has come.
 #[derive(Clone)]
@@ -81,6 +82,10 @@ impl Body {
         self.memory.begin_turn(self.bytes.len()).await;
         self.replaced.add(clean_json(&mut self.bytes)?);
         expect_few_values(&self.bytes)?;
+        // Clients' own objects are parsed again to be hashed.
+        if self.bytes.len() > FREE {
+            self.memory.hold_values(self.bytes.len(), value::count(&self.bytes)).await?;
+        }
         let (value, elements) = decode_counted(utf8(&self.bytes)?)?;
         let value = Checks::of(value)?;
         self.memory.hold(self.bytes.len() + elements * ELEMENT).await?;

@@ -51,6 +51,24 @@ pub fn count(json: &[u8]) -> usize {
     values
 }
 
+/// Returns how deep arrays and objects nest in a JSON text.
+pub fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut most, mut at) = (0_usize, 0, 0);
+    while let Some(byte) = json.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = end_of_string(json, at),
+            b'[' | b'{' => {
+                depth += 1;
+                most = most.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}
+
 /// Returns the position after the closing quote of the string whose content begins at `at`.
 fn end_of_string(json: &[u8], mut at: usize) -> usize {
     while let Some(plain) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
@@ -161,6 +179,13 @@ mod tests {
             "it is still private"
         );
         parse("1 2").expect_err("there is more");
+    }
+
+    #[test]
+    fn brackets_in_strings_nest_nothing() {
+        for (json, expected) in [("1", 0), (r#"[{"a": "[[["}, [[]]]"#, 3), (r#"["\"[", []"#, 2), ("[[", 2)] {
+            assert_eq!(depth(json.as_bytes()), expected, "{json}");
+        }
     }
 
     #[test]

@@ -166,6 +166,9 @@ impl Conversations {
     /// Whether a pair is the last is found by the next one, whatever it says, so that one look into the index is enough. Which
     /// call is the last of its turn is found before any other condition, so that no earlier one takes its place.
     ///
+    /// If a person goes back and says something else after the same message, what they had said there before, and what followed it,
+    /// is left out: nothing that was said later knows of it.
+    ///
     /// A conversation belongs to the session in which it begins, whatever a filter leaves of it.
     ///
     /// The length of a row is limited twice: as text, because Postgres cannot build any JSON, and as JSON, in which a character
@@ -189,8 +192,18 @@ impl Conversations {
                         filter (where p.is_wanted) over () as bytes,
                         first_value(p.session_id) over (order by p.created_at, p.id) as first_session
                     from (
-                        select p.*, row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc) as later,
-                            (true",
+                        select p.*, max(p.replaced_at) over (order by p.created_at, p.id) as taken_back
+                        from (
+                            select p.*, case
+                                when p.content <> last_value(p.content) over (partition by p.after
+                                        order by p.created_at, p.id rows between unbounded preceding and unbounded following)
+                                    then max(p.created_at) over (partition by p.after)
+                                end as replaced_at
+                            from (
+                                select p.*, said.content, before.id as after,
+                                    row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc)
+                                        as later,
+                                    (true",
         );
         for (column, value) in [("model", &self.model), ("color_flag", &self.color_flag)] {
             if let Some(value) = value {
@@ -200,11 +213,19 @@ impl Conversations {
         if let Some(star) = self.star {
             query.push(" and p.star = ").push_bind(star);
         }
-        query.push(") as is_wanted from pairs p where p.conversation = last.conversation");
+        query.push(
+            ") as is_wanted
+                                from pairs p
+                                left join sent_messages said on said.project = $1 and said.id = p.turn
+                                left join sent_messages before on before.project = $1 and before.id = said.parent
+                                    and before.turn is not null
+                                where p.conversation = last.conversation",
+        );
         Self::push_complete(query, common, "p");
         query.push(
             ") p
-            where p.later = 1 and p.tool_calls is null and not p.is_partial and not p.has_media and has_text(p.user_text)
+            where p.later = 1) p) p
+            where (p.taken_back is null or p.taken_back <= p.created_at) and p.tool_calls is null and not p.is_partial and not p.has_media and has_text(p.user_text)
                 and has_text(p.assistant_text)
             ) p where p.bytes <= 16777216) c
             where octet_length(c.pairs::text) <= 16777216",

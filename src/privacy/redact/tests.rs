@@ -577,6 +577,9 @@ fn texts_that_are_json_are_read_to_a_depth_of_eight_in_each_other() {
     let [outer, inner] = [long(&hidden(0)), long(&long(&hidden(0)))];
     assert_ne!(stored(&redactor, &outer), outer);
     assert_ne!(stored(&redactor, &inner), inner);
+    let deep = |levels: usize| format!("{}{}{}", "[".repeat(levels), hidden(0), "]".repeat(levels));
+    assert_ne!(stored(&redactor, &deep(126)), deep(126));
+    assert_eq!(stored(&redactor, &deep(127)), deep(127));
     let innermost = long(&inner);
     assert_eq!(stored(&redactor, &innermost), innermost);
 }

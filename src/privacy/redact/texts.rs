@@ -12,7 +12,7 @@ use super::replacements::{NAME_TAG, TAG};
 use super::{MOST_SPANS, Redactor, Span, merge};
 use crate::http::clean::clean_json;
 use crate::privacy::hash_key::HashKey;
-use crate::types::{FreeForm, OptionalName};
+use crate::types::{FreeForm, OptionalName, value};
 
 /// A value with texts that clients have written.
 ///
@@ -300,9 +300,14 @@ fn escape_around(string: &str, at: usize) -> Option<Range<usize>> {
     (at < start + length).then_some(start..start + length)
 }
 
+/// How deep arrays and objects may nest in a text that is read as JSON, as in a body. Each takes memory while it is open.
+const DEEPEST: usize = 127;
+
 /// Returns whether a text is an object or array in JSON, whose strings have escapes.
 fn is_json(text: &str) -> bool {
-    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
+    text.trim_start().starts_with(['{', '['])
+        && serde_json::from_str::<IgnoredAny>(text).is_ok()
+        && value::depth(text.as_bytes()) <= DEEPEST
 }
 
 /// Returns the text that a JSON string means. Lone surrogates, which JSON may have and texts may not, are replaced.

@@ -485,6 +485,25 @@ async fn an_answer_that_was_cut_off_is_in_no_conversation() {
 }
 
 #[tokio::test]
+async fn what_a_person_has_taken_back_is_in_no_conversation() {
+    let (service, _) = provider::service().await;
+    let again = "Hello there";
+    for texts in [
+        &["one"][..],
+        &["one", again, "two"],
+        &["one", again, "two", again, "more of it"],
+        &["one", again, "another two"],
+        &["one", again, "another two", again, "three"],
+    ] {
+        call(&service, CHAT, &[("gleaner-session", "s")], &chat("m", texts)).await.expect(200);
+    }
+    let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+    let said: Vec<_> =
+        rows.iter().map(|row| column(row["pairs"].as_array().expect("pairs"), "user_text")).collect();
+    assert_eq!(said, [["one", "another two", "three"]]);
+}
+
+#[tokio::test]
 async fn an_answer_to_a_message_with_a_picture_is_in_no_conversation() {
     let (service, _) = provider::service().await;
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
