@@ -78,10 +78,10 @@ impl Options {
         for header in SESSIONS {
             session = session.or(name(header)?);
         }
-        let mut topic = name("gleaner-topic")?.or(name(SUBAGENT)?);
-        if let (None, Some(kind)) = (&topic, name(SUBAGENT_KIND)?) {
-            topic = Some(name(THREAD)?.unwrap_or(kind));
-        }
+        // Agents do not know our rules, so that what they say for others is no error.
+        let said = |header: &str| name(header).ok().flatten();
+        let of_codex = || said(SUBAGENT_KIND).map(|kind| said(THREAD).unwrap_or(kind));
+        let topic = name("gleaner-topic")?.or_else(|| said(SUBAGENT)).or_else(of_codex);
         let generation = text("gleaner-generation-id")?.map(str::parse).transpose();
         let attempt = text("gleaner-attempt")?.map(str::parse).transpose();
         let attempt =
@@ -200,11 +200,13 @@ mod tests {
         let named =
             Options::of(&headers(&[("session_id", "codex"), ("gleaner-session", " ")])).expect("reads");
         assert_eq!(named.session.as_deref(), Some("codex"));
+        let long = "a".repeat(201).leak();
         for (sent, topic) in [
             (&[("x-claude-code-agent-id", "a1")][..], "a1"),
             (&[("x-openai-subagent", "review"), ("thread-id", "t1")], "t1"),
             (&[("x-openai-subagent", "review")], "review"),
             (&[("x-claude-code-agent-id", "a1"), ("gleaner-topic", "mine")], "mine"),
+            (&[("x-claude-code-agent-id", &*long), ("x-openai-subagent", "review")], "review"),
         ] {
             assert_eq!(Options::of(&headers(sent)).expect("reads").topic.as_deref(), Some(topic));
         }

@@ -417,7 +417,8 @@ pub(super) async fn judge(
             order by new.session_id, new.memory_id
             on conflict (session_id, memory_id, project)
                 do update set verdict = excluded.verdict,
-                    memory_revision = coalesce(given.memory_revision, excluded.memory_revision),
+                    memory_revision = case when given.suggest_id is null then excluded.memory_revision
+                        else coalesce(given.memory_revision, excluded.memory_revision) end,
                     judged_at = case when given.verdict = excluded.verdict then given.judged_at else excluded.judged_at end
             returning memory_id",
             names = insert::names::<Verdicts>(),

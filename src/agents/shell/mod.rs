@@ -167,9 +167,10 @@ impl Walk {
 
     /// Counts the conditions that begin and end.
     fn follow_branches(&mut self, words: &[String]) {
-        match words.first().map(String::as_str) {
-            Some("if") => self.branches += 1,
-            Some("fi") => self.branches = self.branches.saturating_sub(1),
+        let word = words.iter().map(String::as_str).find(|word| !["then", "else", "do", "!"].contains(word));
+        match word {
+            Some("if" | "case") => self.branches += 1,
+            Some("fi" | "esac") => self.branches = self.branches.saturating_sub(1),
             _ => {}
         }
     }
@@ -241,18 +242,29 @@ fn shown(parts: &[Part]) -> Vec<bool> {
     shown
 }
 
-/// Returns whether a command in a pipeline shows what it gets. One that runs a program for each name shows nothing of it
-/// unless the program searches or shows files.
+/// Returns whether a command in a pipeline shows something of what it gets. One that runs a program for each name does not if the
+/// program changes files.
 fn passes_on(words: &[String]) -> bool {
     let (program, arguments, from_pipe) = program(words);
-    !from_pipe || shows(program, arguments)
+    !from_pipe || !changes(program, arguments)
 }
 
-/// Returns whether a program shows something of the files that it gets.
-fn shows(program: &str, arguments: &[String]) -> bool {
-    const OTHERS: [&str; 9] = ["basename", "dirname", "du", "echo", "file", "find", "realpath", "stat", "wc"];
-    let shown = |effect: &Effect| !matches!(effect, Effect::Edit(_) | Effect::Go(_) | Effect::Each(_));
-    OTHERS.contains(&program) || effects(program, arguments, "").iter().any(shown)
+/// Returns whether a program changes files, and says nothing of them.
+fn changes(program: &str, arguments: &[String]) -> bool {
+    const CHANGERS: [&str; 12] = [
+        "black", "chmod", "chown", "cp", "gofmt", "ln", "mv", "prettier", "rm", "rustfmt", "touch", "unlink",
+    ];
+    const OF_GIT: [&str; 5] = ["add", "checkout", "mv", "restore", "rm"];
+    let has_option = |options: &[&str]| {
+        let is_one = |word: &String| options.iter().any(|option| word.starts_with(option));
+        arguments.iter().any(is_one)
+    };
+    match program {
+        "git" => arguments.first().is_some_and(|command| OF_GIT.contains(&command.as_str())),
+        "sed" | "gsed" => has_option(&["-i", "--in-place"]),
+        "perl" | "ruby" => has_option(&["-i", "-pi", "-ni"]),
+        program => CHANGERS.contains(&program),
+    }
 }
 
 /// Returns whether people write files by a program. The output of others is a log.

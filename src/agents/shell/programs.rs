@@ -249,8 +249,9 @@ fn find(words: &[String]) -> Vec<Effect> {
         negated = matches!(test, "!" | "-not");
     }
     // What is found is changed, and not shown.
-    let acts = words.iter().any(|word| word == "-delete") || each.iter().any(|words| !shows_each(words));
-    if acts {
+    let says = words.iter().any(|word| matches!(word.as_str(), "-print" | "-print0" | "-ls"));
+    let acts = words.iter().any(|word| word == "-delete") || each.iter().any(|words| changes(words));
+    if acts && !says {
         return Vec::new();
     }
     let mut effects = by_name(&names, words[..folders].first().map(String::as_str));
@@ -258,9 +259,10 @@ fn find(words: &[String]) -> Vec<Effect> {
     effects
 }
 
-/// Returns whether a command that is run for each file shows something of it.
-fn shows_each(words: &[String]) -> bool {
-    words.split_first().is_some_and(|(program, arguments)| super::shows(program, arguments))
+/// Returns whether a command that is run for each file changes it.
+fn changes(words: &[String]) -> bool {
+    let (program, arguments, _) = super::program(words);
+    super::changes(program, arguments)
 }
 
 fn fd(words: &[String]) -> Vec<Effect> {

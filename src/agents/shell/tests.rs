@@ -190,6 +190,8 @@ fn what_runs_in_the_place_of_something_else_may_not_have_read_its_file() {
         ("cat a || echo none; cat b", &["read b"]),
         ("cat a ||\n  cat b\ncat c", &["read c"]),
         ("if [ -f a ]; then cat a; else\n  head b\nfi; cat c", &["read c"]),
+        ("if a; then for f in x; do if b; then c; fi; done; cat d; fi; cat e", &["read e"]),
+        ("case $x in a) cat a;; esac; cat b", &["read b"]),
         ("rg x || rg y", &["grep x", "grep y"]),
     ]);
 }
@@ -201,6 +203,11 @@ fn a_search_is_one_if_something_of_what_it_finds_is_shown() {
         ("rg -l x | xargs wc -l", &["grep x"]),
         ("find . -name '*.go' -exec ls -l {} +", &["glob *.go in ."]),
         ("rg x | tee found.txt", &["grep x", "edit found.txt"]),
+        ("rg -l x | xargs", &["grep x"]),
+        ("rg -l x src | xargs grep -L y", &["grep x in src"]),
+        ("find . -name '*.py' -exec grep -q foo {} \\; -print", &["glob *.py in ."]),
+        ("find . -name p.json -exec /usr/bin/jq .version {} +", &["glob p.json in ."]),
+        ("find . -name p.json -exec sudo rm {} +", &[]),
     ]);
 }
 
@@ -213,7 +220,20 @@ proptest! {
 
 #[test]
 fn long_and_deep_command_lines_take_no_longer_a_byte() {
-    for part in ["$(", "(", "\"$(", "`", "<<a ", "{ ", "cat a|", "find . -exec "] {
+    for part in [
+        "$(",
+        "(",
+        "\"$(",
+        "`",
+        "<<a ",
+        "{ ",
+        "cat a|",
+        "find . -exec ",
+        "gfind -exec ",
+        "rg x|xargs ",
+        "if ",
+        "x||",
+    ] {
         let started = std::time::Instant::now();
         let _ = actions(&part.repeat(20_000), None);
         assert!(started.elapsed().as_secs() < 2, "{part}");

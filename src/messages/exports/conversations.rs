@@ -167,7 +167,8 @@ impl Conversations {
     /// call is the last of its turn is found before any other condition, so that no earlier one takes its place.
     ///
     /// If a person goes back and says something else after the same message, what they had said there before, and what followed it,
-    /// is left out: nothing that was said later knows of it.
+    /// is left out: nothing that was said later knows of it. What follows no message of a person begins anew, and takes nothing back,
+    /// as after a summary or in another session.
     ///
     /// A conversation belongs to the session in which it begins, whatever a filter leaves of it.
     ///
@@ -180,7 +181,7 @@ impl Conversations {
                 select min(p.created_at) filter (where p.is_wanted) as created_at,
                     max(p.completed_at) filter (where p.is_wanted) as completed_at,
                     max(p.topic_id) filter (where p.is_wanted) as topic_id,
-                    max(p.first_session) as session_id,
+                    coalesce(max(p.first_session), max(p.session_id) filter (where p.is_wanted)) as session_id,
                     (array_agg(p.user_text order by p.created_at, p.id) filter (where p.is_wanted))[1] as question,
                     md5(string_agg(md5(p.user_text) || md5(p.assistant_text), ',' order by p.created_at, p.id)
                         filter (where p.is_wanted)) as texts,
@@ -195,7 +196,7 @@ impl Conversations {
                         select p.*, max(p.replaced_at) over (order by p.created_at, p.id) as taken_back
                         from (
                             select p.*, case
-                                when p.content <> last_value(p.content) over (partition by p.after
+                                when p.after is not null and p.content <> last_value(p.content) over (partition by p.after
                                         order by p.created_at, p.id rows between unbounded preceding and unbounded following)
                                     then max(p.created_at) over (partition by p.after)
                                 end as replaced_at

@@ -31,7 +31,9 @@ impl AnsweredCall<'_> {
     fn path(&self, path: &str, root: Option<&str>) -> Option<String> {
         let path = Some(path).filter(|path| !path.is_empty())?;
         let path = paths::normalise(path, self.made.folder.as_deref(), root);
-        (path.chars().count() <= MOST_PATH && !paths::is_temporary(&path)).then_some(path)
+        let is_gone =
+            root.is_some_and(|root| paths::is_temporary(&path) && !paths::is_temporary(&paths::folder(root)));
+        (path.chars().count() <= MOST_PATH && !is_gone).then_some(path)
     }
 
     /// Returns the first results of a search, as seen from `root`. Joined to the folder of the call, they may be much longer
@@ -132,8 +134,7 @@ impl UnitOfWork<'_> {
                             result_count: i32::try_from(count).unwrap_or(i32::MAX),
                             results: call.results(output, root.as_deref()),
                             root: root.clone(),
-                            // What is called before there are results follows from something else.
-                            at: entry.at.map_or(at, |answered| answered.max(at)),
+                            at,
                             state: SearchState::of_new(best_score, self.rules()),
                             hash: Vec::new(),
                             hints: Vec::new(),

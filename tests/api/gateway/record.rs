@@ -504,6 +504,20 @@ async fn what_a_person_has_taken_back_is_in_no_conversation() {
 }
 
 #[tokio::test]
+async fn what_begins_anew_takes_nothing_back() {
+    let (service, _) = provider::service().await;
+    // The provider remembers what came before, or another session goes on with the topic.
+    for (session, text) in [("s", "one"), ("s", "two"), ("t", "three"), ("t", "four")] {
+        let headers = [("gleaner-session", session), ("gleaner-topic", "billing")];
+        call(&service, CHAT, &headers, &chat("m", &[text])).await.expect(200);
+    }
+    let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+    let said: Vec<_> =
+        rows.iter().map(|row| column(row["pairs"].as_array().expect("pairs"), "user_text")).collect();
+    assert_eq!(said, [["one", "two", "three", "four"]]);
+}
+
+#[tokio::test]
 async fn an_answer_to_a_message_with_a_picture_is_in_no_conversation() {
     let (service, _) = provider::service().await;
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
