@@ -1,6 +1,8 @@
 //! Conversations: the completed pairs of a topic, oldest first. Pairs without a topic belong to the conversation of
 //! their session, and pairs without either are conversations of their own.
 
+use std::borrow::Cow;
+
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgRow;
@@ -40,13 +42,15 @@ pub struct Conversations {
     color_flag: Option<String>,
 }
 
-/// A pair of a conversation.
+/// A pair of a conversation. Its texts are those of the row, which may be long, and are copied only if they have escapes.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-struct Said {
+struct Said<'a> {
     id: Uuid,
     model: Option<String>,
-    user_text: String,
-    assistant_text: String,
+    #[serde(borrow)]
+    user_text: Cow<'a, str>,
+    #[serde(borrow)]
+    assistant_text: Cow<'a, str>,
     star: i16,
     color_flag: Option<String>,
     created_at: Timestamp,
@@ -56,7 +60,7 @@ struct Said {
 struct Raw<'a> {
     topic_id: Option<&'a str>,
     session_id: Option<&'a str>,
-    pairs: &'a [Said],
+    pairs: &'a [Said<'a>],
 }
 
 #[derive(Serialize, ToSchema)]
@@ -129,7 +133,7 @@ impl Dataset for Conversations {
     }
 
     fn write(&self, row: &PgRow, _: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
-        let Json(pairs): Json<Vec<Said>> = row.try_get("pairs")?;
+        let Json(pairs): Json<Vec<Said<'_>>> = row.try_get("pairs")?;
         lines.has_records(pairs.iter().map(|pair| pair.id));
         let (topic_id, session_id) = (row.try_get("topic_id")?, row.try_get("session_id")?);
         let (created_at, completed_at) = (row.try_get("created_at")?, row.try_get("completed_at")?);
@@ -145,12 +149,9 @@ impl Dataset for Conversations {
             Example::Raw(Raw { topic_id, session_id, pairs: &pairs })
         } else {
             let before = before.iter().flat_map(|pair| {
-                [
-                    Message::new("user", pair.user_text.as_str()),
-                    Message::new("assistant", pair.assistant_text.as_str()),
-                ]
+                [Message::new("user", &*pair.user_text), Message::new("assistant", &*pair.assistant_text)]
             });
-            let asked = Message::new("user", last.user_text.as_str());
+            let asked = Message::new("user", &*last.user_text);
             let prompt = Prompt { messages: before.chain([asked]).collect(), tools: vec![] };
             let prompt = prompt.with_system(common.system.as_deref());
             Example::Answer { prompt, answer: &last.assistant_text }
@@ -172,6 +173,8 @@ impl Conversations {
     ///
     /// A conversation belongs to the session in which it begins, whatever a filter leaves of it.
     ///
+    /// Texts are read last, of the pairs that are kept, because those of a conversation may take many megabytes.
+    ///
     /// The length of a row is limited twice: as text, because Postgres cannot build any JSON, and as JSON, in which a character
     /// may take six bytes and a short pair some hundreds.
     fn push_conversations(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
@@ -189,19 +192,20 @@ impl Conversations {
                         'assistant_text', p.assistant_text, 'star', p.star, 'color_flag', p.color_flag,
                         'created_at', p.created_at) order by p.created_at, p.id) filter (where p.is_wanted) as pairs
                 from (
-                    select p.*, sum(octet_length(p.user_text) + octet_length(p.assistant_text) + 150)
-                        filter (where p.is_wanted) over () as bytes,
+                    select p.*, kept.is_wanted,
+                        sum(octet_length(p.user_text) + octet_length(p.assistant_text) + 150)
+                            filter (where kept.is_wanted) over () as bytes,
                         first_value(p.session_id) over (order by p.created_at, p.id) as first_session
                     from (
-                        select p.*, max(p.replaced_at) over (order by p.created_at, p.id) as taken_back
+                        select k.id, k.is_wanted, k.created_at, max(k.replaced_at) over (order by k.created_at, k.id) as taken_back
                         from (
-                            select p.*, case
-                                when p.after is not null and p.content <> last_value(p.content) over (partition by p.after
-                                        order by p.created_at, p.id rows between unbounded preceding and unbounded following)
-                                    then max(p.created_at) over (partition by p.after)
+                            select k.*, case
+                                when k.after is not null and k.content <> last_value(k.content) over (partition by k.after
+                                        order by k.created_at, k.id rows between unbounded preceding and unbounded following)
+                                    then max(k.created_at) over (partition by k.after)
                                 end as replaced_at
                             from (
-                                select p.*, said.content, before.id as after,
+                                select p.id, p.created_at, said.content, before.id as after,
                                     row_number() over (partition by coalesce(p.turn, p.id) order by p.created_at desc, p.id desc)
                                         as later,
                                     (true",
@@ -224,9 +228,10 @@ impl Conversations {
         );
         Self::push_complete(query, common, "p");
         query.push(
-            ") p
-            where p.later = 1) p) p
-            where (p.taken_back is null or p.taken_back <= p.created_at) and p.tool_calls is null and not p.is_partial and not p.has_media and has_text(p.user_text)
+            ") k
+            where k.later = 1) k) kept
+            join pairs p on p.project = $1 and p.id = kept.id
+            where (kept.taken_back is null or kept.taken_back <= kept.created_at) and p.tool_calls is null and not p.is_partial and not p.has_media and has_text(p.user_text)
                 and has_text(p.assistant_text)
             ) p where p.bytes <= 16777216) c
             where octet_length(c.pairs::text) <= 16777216",

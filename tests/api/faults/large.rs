@@ -37,7 +37,7 @@ fn start(folder: &TempDir, body_memory: u64, file: &str) -> Server {
 /// Asserts that a server with so many MiB for bodies has really used little more.
 #[track_caller]
 fn assert_bounded(server: &Server, body_memory: u64, what: &str) {
-    let used = server.peak() - server.file_beyond_release();
+    let used = server.peak();
     assert!(used < (body_memory + 200) << 10, "with {what}, the server has used {used} KiB");
 }
 

@@ -97,19 +97,9 @@ impl Server {
 
     /// The most memory that it has used so far, in KiB.
     pub(crate) fn peak(&self) -> u64 {
-        self.memory("VmHWM:")
-    }
-
-    /// How much more of its own file it has read into memory than a release build has, in KiB.
-    pub(crate) fn file_beyond_release(&self) -> u64 {
-        const OF_RELEASE: u64 = 32 << 10;
-        self.memory("RssFile:").saturating_sub(OF_RELEASE)
-    }
-
-    fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
-        let found = status.lines().find_map(|line| line.strip_prefix(name)).expect(&status);
-        found.trim().trim_end_matches(" kB").parse().expect(found)
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect(&status);
+        peak.trim().trim_end_matches(" kB").parse().expect(peak)
     }
 
     /// The process of the Postgres of a server, by what is written in the server's folder.
