@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::action::Room;
 use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry, Passage, PassageSource};
-use super::hook::{self, Dialect};
+use super::hook;
 use super::json::{self, NotAnObject, Raw};
 use super::known::{Known, LineKind};
 use super::prompt;
@@ -112,6 +112,8 @@ struct Line<'a> {
     #[serde(borrow)]
     message: Raw<'a>,
     #[serde(borrow)]
+    attachment: Raw<'a>,
+    #[serde(borrow)]
     tool_use_result: Raw<'a>,
     #[serde(borrow)]
     mcp_meta: Raw<'a>,
@@ -125,6 +127,28 @@ struct Message<'a> {
     content: Raw<'a>,
     #[serde(borrow)]
     stop_reason: Raw<'a>,
+}
+
+/// What an agent has added to the conversation, such as a message that was sent while it worked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Attachment<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Raw<'a>,
+    #[serde(borrow)]
+    prompt: Raw<'a>,
+    #[serde(borrow)]
+    command_mode: Raw<'a>,
+    #[serde(borrow)]
+    origin: Raw<'a>,
+}
+
+/// Who has sent a message.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Origin<'a> {
+    #[serde(borrow)]
+    kind: Raw<'a>,
 }
 
 /// A part of a message.
@@ -151,11 +175,7 @@ struct Block<'a> {
 
 /// Reads the payload of a hook. Returns none if the text is not one.
 fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
-    hook::parse(
-        body,
-        tools,
-        &Dialect { answer: |answer| (true, search_output::read(answer)), is_said: prompt::is_said },
-    )
+    hook::parse(body, tools, |answer| (true, search_output::read(answer)))
 }
 
 /// Returns the kind of a line.
@@ -183,6 +203,7 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
     let activities = match json::text(line.kind).as_deref() {
         Some("assistant") => said_by_agent(&message, root.as_deref(), tools, Room::of(length), &mut passages),
         Some("user") => said_to_agent(&line, &message, sidechain, &mut prompt, &mut passages),
+        Some("attachment") if !sidechain => sent_meanwhile(line.attachment, &mut prompt),
         Some("system") if json::text(line.subtype).as_deref() == Some("turn_duration") => {
             vec![Activity::TurnEnd]
         }
@@ -251,22 +272,39 @@ fn said_to_agent(
     if sidechain || json::is_true(line.is_meta) || json::is_true(line.is_compact_summary) {
         return Vec::new();
     }
+    prompted(message.content, prompt)
+}
+
+/// Reads an attachment with what a person has sent while the agent worked. That is on no line of its own. What the agent has
+/// sent itself, such as the result of a task in the background, is attached in the same way.
+fn sent_meanwhile(attachment: Raw<'_>, prompt: &mut Option<String>) -> Vec<Activity> {
+    let attachment: Attachment<'_> = json::member(attachment).unwrap_or_default();
+    let origin: Origin<'_> = json::member(attachment.origin).unwrap_or_default();
+    let is = |raw, name| json::text(raw).as_deref() == Some(name);
+    let is_said = is(attachment.kind, "queued_command")
+        && (attachment.command_mode.is_none() || is(attachment.command_mode, "prompt"))
+        && (origin.kind.is_none() || is(origin.kind, "human"));
+    if is_said { prompted(attachment.prompt, prompt) } else { Vec::new() }
+}
+
+/// Reads the content of a message from outside the agent. A text that a person has written is put into `prompt`.
+fn prompted(content: Raw<'_>, prompt: &mut Option<String>) -> Vec<Activity> {
+    let elements = json::elements(content).unwrap_or_default();
+    let blocks: Vec<Block<'_>> = elements.iter().filter_map(|block| json::member(Some(block))).collect();
     // A text may be in a block, in the list of blocks, or in place of the list.
-    let bare = elements.iter().copied().map(Some).chain([message.content]);
+    let bare = elements.iter().copied().map(Some).chain([content]);
     for text in blocks.iter().map(|block| block.text).chain(bare).filter_map(json::text) {
         let text = text.trim();
         if text.starts_with(prompt::INTERRUPTED) {
             return vec![Activity::TurnEnd];
         }
-        if prompt::is_said(text) {
-            *prompt = Some(prompt::read(text));
-            return vec![prompt::activity(text)];
+        if let Some(said) = prompt::said_in(text) {
+            *prompt = Some(prompt::read(said));
+            return vec![prompt::activity(said)];
         }
     }
-    if blocks.iter().any(|block| kind_is(block, "image") || kind_is(block, "document")) {
-        return vec![Activity::Prompt];
-    }
-    Vec::new()
+    let shows = |block: &Block<'_>| matches!(json::text(block.kind).as_deref(), Some("image" | "document"));
+    if blocks.iter().any(shows) { vec![Activity::Prompt] } else { Vec::new() }
 }
 
 fn tool_result(block: &Block<'_>, structures: [Raw<'_>; 2]) -> Activity {

@@ -46,16 +46,11 @@ struct Hook<'a> {
 /// The maximum number of bytes of a text written by an agent that are used.
 const LONGEST: usize = 64 << 10;
 
-/// How the payloads of an agent's hooks differ from those of other agents.
-pub(super) struct Dialect {
-    /// Reads the result of a tool: whether it succeeded, and what it found.
-    pub(super) answer: fn(Raw<'_>) -> (bool, Option<SearchOutput>),
-    /// Returns whether a prompt was written by a person.
-    pub(super) is_said: fn(&str) -> bool,
-}
+/// Reads the result of a tool: whether it succeeded, and what it found. Agents write it in different forms.
+pub(super) type ReadAnswer = fn(Raw<'_>) -> (bool, Option<SearchOutput>);
 
 /// Reads the payload of a hook. Returns none if the text is not one.
-pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Option<Entry> {
+pub(super) fn parse(body: &str, tools: &ToolPatterns, read_answer: ReadAnswer) -> Option<Entry> {
     let hook: Hook<'_> = json::object(body).ok()?;
     let root = json::name(hook.cwd);
     let mut passages = Vec::new();
@@ -68,7 +63,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
         Activity::used(id, actions)
     };
     let used = |worked: bool, answer: Raw<'_>, passages: &mut Vec<Passage>| {
-        let (ok, output) = (dialect.answer)(answer);
+        let (ok, output) = read_answer(answer);
         let id = json::name(hook.tool_use_id);
         let answered = id.clone().map(PassageSource::Answer);
         passages.extend(answered.and_then(|source| Passage::new(source, json::texts(answer))));
@@ -77,11 +72,11 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, dialect: &Dialect) -> Opti
     let event = json::text(hook.hook_event_name)?;
     let mut said = None;
     let activities = match &*event {
-        "UserPromptSubmit" => match json::text(hook.prompt) {
-            Some(prompt) if !(dialect.is_said)(prompt.trim()) => Vec::new(),
-            prompt => {
-                said = prompt.as_deref().map(prompt::read);
-                vec![prompt::activity(prompt.as_deref().unwrap_or_default())]
+        "UserPromptSubmit" => match json::text(hook.prompt).as_deref() {
+            None => vec![Activity::Prompt],
+            Some(text) => {
+                said = prompt::said_in(text).map(prompt::read);
+                said.as_deref().map(prompt::activity).into_iter().collect()
             }
         },
         // The agent waits until the tool returns.

@@ -43,7 +43,7 @@ pub use entry::{Activity, Entry, Passage, PassageSource};
 pub use json::NotAnObject;
 pub use known::{Known, LineKind, Unknown};
 pub use own_requests::{is_asked_by_agent, is_told_by_agent};
-pub use prompt::is_said;
+pub use prompt::{said_in, sent_meanwhile};
 pub use search_output::{SearchHit, SearchOutput};
 pub use tool::ToolPatterns;
 

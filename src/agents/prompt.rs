@@ -68,11 +68,33 @@ const NOT_SAID: [&str; 30] = [
     INTERRUPTED,
 ];
 
-/// Returns whether a person has written this text of a user message, and not an agent.
+/// What Claude Code and OpenCode write before a message that a person sends while the agent works.
+const SENT_MEANWHILE: [&str; 2] =
+    ["The user sent a new message while you were working:", "The user sent the following message:"];
+/// Beginnings of what they write after it. The first two are those of newer and older versions of Claude Code.
+const TOLD_OF_IT: [&str; 3] = [
+    "\n\nThis is how Claude Code surfaces messages the user sends mid-turn",
+    "\n\nIMPORTANT: After completing your current task, you MUST address the user's message above.",
+    "\n\nPlease address this message and continue with your tasks.",
+];
+
+/// Returns what a person says in a text of a user message. It is none if an agent has written the text. What a person sends
+/// while the agent works is within words of the agent.
 #[must_use]
-pub fn is_said(text: &str) -> bool {
-    let text = text.trim_start();
-    !text.is_empty() && !NOT_SAID.iter().any(|head| text.starts_with(head))
+pub fn said_in(text: &str) -> Option<&str> {
+    let said = sent_meanwhile(text).unwrap_or(text);
+    let beginning = said.trim_start();
+    (!beginning.is_empty() && !NOT_SAID.iter().any(|head| beginning.starts_with(head))).then_some(said)
+}
+
+/// Returns what a person has sent while the agent worked, if that is what the text tells the agent.
+#[must_use]
+pub fn sent_meanwhile(text: &str) -> Option<&str> {
+    let told = text.trim_start();
+    let told = told.strip_prefix("<system-reminder>").map_or(told, str::trim_start);
+    let rest = SENT_MEANWHILE.iter().find_map(|head| told.strip_prefix(head))?;
+    let end = TOLD_OF_IT.iter().filter_map(|tail| rest.rfind(tail)).max()?;
+    Some(rest[..end].trim_start_matches(['\n', ' ']))
 }
 
 /// Returns the beginning of a prompt that is read of it. A longer one would take long to redact.
@@ -126,6 +148,26 @@ mod tests {
         ] {
             assert_eq!(activity(text) == Activity::Correction, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_message_that_was_sent_while_the_agent_works_is_what_stands_within_its_words() {
+        let [claude, opencode] = SENT_MEANWHILE;
+        let [new, old, please] = TOLD_OF_IT;
+        for (text, expected) in [
+            (format!("{claude}\nstop\n\nnow{new} — within the running turn."), Some("stop\n\nnow")),
+            (format!("{claude}\nstop{old} Do not ignore it."), Some("stop")),
+            (format!("<system-reminder>\n{claude}\nstop{new}.\n</system-reminder>"), Some("stop")),
+            (format!("<system-reminder>\n{opencode}\nstop{please}\n</system-reminder>"), Some("stop")),
+            (format!("<system-reminder>\n{claude}\n<task-notification>x{new}"), None),
+            (format!("<system-reminder>\n{claude}{new}"), None),
+            (format!("<system-reminder>\n{claude}\nstop"), None),
+            (format!("<system-reminder>{new}"), None),
+        ] {
+            assert_eq!(said_in(&text), expected, "{text}");
+        }
+        let asks = format!("{claude} is what it says, but why?");
+        assert_eq!(said_in(&asks), Some(asks.as_str()));
     }
 
     proptest! {

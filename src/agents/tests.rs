@@ -95,6 +95,38 @@ fn a_prompt_is_what_a_person_says() {
 }
 
 #[test]
+fn what_a_person_sends_while_the_agent_works_is_a_prompt() {
+    let queued = |attachment: Value| {
+        let line = json!({"type": "attachment", "sessionId": "s", "attachment": attachment});
+        let entry = claude(&line);
+        (entry.prompt, entry.activities)
+    };
+    let (text, blocks) = (json!("find it"), json!([{"type": "text", "text": "find it"}, {"type": "image"}]));
+    for attachment in [
+        json!({"type": "queued_command", "prompt": text}),
+        json!({"type": "queued_command", "prompt": text, "commandMode": "prompt", "origin": {"kind": "human"}}),
+        json!({"type": "queued_command", "prompt": blocks, "commandMode": "prompt"}),
+    ] {
+        assert_eq!(queued(attachment), (Some("find it".to_owned()), vec![Activity::Prompt]));
+    }
+    let corrects = json!({"type": "queued_command", "prompt": "No, the other file."});
+    assert_eq!(queued(corrects).1, [Activity::Correction]);
+    let task = json!("<task-notification>done</task-notification>");
+    for attachment in [
+        json!({"type": "queued_command", "prompt": task}),
+        json!({"type": "queued_command", "prompt": "done", "commandMode": "task-notification"}),
+        json!({"type": "queued_command", "prompt": "go on", "origin": {"kind": "coordinator"}}),
+        json!({"type": "todo_reminder", "prompt": text}),
+        json!({"type": "queued_command"}),
+        json!("find it"),
+    ] {
+        assert_eq!(queued(attachment), (None, vec![]));
+    }
+    let line = json!({"type": "attachment", "isSidechain": true, "attachment": {"type": "queued_command", "prompt": text}});
+    assert_eq!(claude(&line).activities, []);
+}
+
+#[test]
 fn what_stands_in_user_lines_but_no_person_says_is_no_prompt() {
     for content in [
         json!(""),
@@ -704,8 +736,30 @@ fn a_pattern_fits_with_any_characters_for_its_stars() {
         ("a*b*b", "abb", true),
         ("*", "", true),
     ] {
-        let patterns = ToolPatterns::new([pattern.to_owned()]);
+        let patterns = ToolPatterns::new([pattern]);
         assert_eq!(patterns.matches(name), expected, "{pattern} {name}");
+    }
+    let all_but_web = ToolPatterns::new(["!*web*", "*search*"]);
+    assert!(all_but_web.matches("search_files") && !all_but_web.matches("WebSearch"));
+}
+
+#[test]
+fn a_server_s_search_for_something_else_than_files_is_no_search_unless_a_setting_says_so() {
+    let default = ToolPatterns::default();
+    for name in ["mcp__ultrasync__jit_search", "mcp__code__search", "mcp__webstorm__search_in_files_by_text"]
+    {
+        assert!(default.matches(name), "{name}");
+    }
+    for name in [
+        "mcp__github__search_issues",
+        "mcp__github__search_pull_requests",
+        "mcp__atlassian__searchJiraIssuesUsingJql",
+        "mcp__context7__search-docs",
+        "mcp__brave-search__local_search",
+        "mcp__exa__web_search_exa",
+    ] {
+        assert!(!default.matches(name), "{name}");
+        assert!(ToolPatterns::new([name]).matches(name), "{name}");
     }
 }
 

@@ -13,28 +13,59 @@ use super::shell;
 /// The beginning of the names of Gleaner's own tools.
 const OWN: &str = "mcp__gleaner__";
 
-/// The names of the tools that search. A `*` in a name matches any characters.
+/// The tools that search for files, unless there is a setting: that of the first user of the feedback loop, and all that an
+/// MCP server calls a search, except those that search for something else.
+const SEARCHES: [&str; 18] = [
+    "mcp__ultrasync__jit_search",
+    "mcp__*search*",
+    "!mcp__*brave*",
+    "!mcp__*notion*",
+    "!mcp__*slack*",
+    "!mcp__*tavily*",
+    "!mcp__*__*channel*",
+    "!mcp__*__*doc*",
+    "!mcp__*__*image*",
+    "!mcp__*__*issue*",
+    "!mcp__*__*mail*",
+    "!mcp__*__*memor*",
+    "!mcp__*__*message*",
+    "!mcp__*__*page*",
+    "!mcp__*__*pull_request*",
+    "!mcp__*__*repositories*",
+    "!mcp__*__*users*",
+    "!mcp__*__*web*",
+];
+
+/// The names of the tools that search for files. A `*` in a name matches any characters, a tool whose name matches one that
+/// begins with `!` does not search for files, and upper case and lower case are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolPatterns(Vec<String>);
+pub struct ToolPatterns {
+    searches: Vec<String>,
+    others: Vec<String>,
+}
 
 impl ToolPatterns {
     /// Returns the tools whose names match one of `patterns`.
     #[must_use]
-    pub fn new(patterns: impl IntoIterator<Item = String>) -> Self {
-        Self(patterns.into_iter().collect())
+    pub fn new(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let patterns = patterns.into_iter().map(|pattern| pattern.as_ref().to_ascii_lowercase());
+        let (others, searches) = patterns.partition(|pattern: &String| pattern.starts_with('!'));
+        Self { searches, others }
     }
 
     /// Returns whether the tool called `name` searches for files. Our own tool searches for memories.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        !name.starts_with(OWN) && self.0.iter().any(|pattern| fits(pattern, name))
+        let name = name.to_ascii_lowercase();
+        !name.starts_with(OWN)
+            && self.searches.iter().any(|pattern| fits(pattern, &name))
+            && !self.others.iter().any(|pattern| fits(&pattern[1..], &name))
     }
 }
 
 impl Default for ToolPatterns {
-    /// The tools of the first user of the feedback loop, and all tools that an MCP server calls a search.
     fn default() -> Self {
-        Self::new(["mcp__ultrasync__jit_search", "mcp__*search*"].map(str::to_owned))
+        Self::new(SEARCHES)
     }
 }
 

@@ -216,11 +216,11 @@ impl<N: Needs> Caller<N> {
         let memory = Memory::of(&parts.extensions);
         memory.set_project(&tenant.name);
         memory.is_served(keyring.serve(&tenant.name));
+        memory.takes_turns(keyring.work());
         match keyring.entry(&tenant.name, N::KIND) {
-            Some(entry) => memory.enter(entry).await?,
-            None => memory.takes_turns(keyring.work()),
+            Some(entry) => memory.enter(entry).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -278,10 +278,10 @@ fn expect_scope(key: &ApiKey, scope: Scope) -> Result<()> {
     Err(Error::Forbidden(format!("this key lacks the scope {}", scope.as_str())))
 }
 
-/// Returns whether a request is addressed to a name that is not this machine's own (as after DNS rebinding), or
-/// sent by a browser on behalf of another page, also of one that another port of this machine serves.
+/// Returns whether a request is addressed to a name that is not this machine's own (as after DNS rebinding), comes through a
+/// proxy, or is sent by a browser on behalf of another page, also of one that another port of this machine serves.
 pub fn is_foreign(request: &Request) -> Result<bool> {
-    Ok(is_of_other_page(request)? || !is_local(host(request)?))
+    Ok(is_of_other_page(request)? || !is_local(host(request)?) || is_forwarded(request.headers()))
 }
 
 /// Returns whether a browser sends a request on behalf of another page than this server's own.
@@ -337,7 +337,12 @@ fn is_local(host: &str) -> bool {
 pub struct MayMeasure;
 
 /// The headers by which proxies say that they pass a request on (RFC 7239 and what came before it).
-const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+const FORWARDED: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+
+/// Returns whether a proxy says that it passes a request on. Whoever sent it may be on another machine.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    FORWARDED.iter().any(|name| headers.contains_key(*name))
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for MayMeasure
 where
@@ -348,7 +353,7 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         let is_local = peer.is_some_and(|ConnectInfo(address)| address.ip().is_loopback());
-        let is_forwarded = FORWARDED.iter().any(|name| parts.headers.contains_key(*name));
+        let is_forwarded = is_forwarded(&parts.headers);
         if !is_local || is_forwarded {
             Arc::<Keyring>::from_ref(state).authenticate(parts).await?;
         }

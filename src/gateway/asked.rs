@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::agents::{is_asked_by_agent, is_said, is_told_by_agent};
+use crate::agents::{is_asked_by_agent, is_told_by_agent, said_in, sent_meanwhile};
 use crate::error::{Error, Result};
 use crate::http::clean::clean_json;
 use crate::messages::passed::{Passed, SentMessage};
@@ -174,7 +174,7 @@ impl Asked {
         let length = Length::of(&lines(&message).join("\n"));
         let begins = is_human(&message);
         let said = if begins { Some(own_text(&message["content"])) } else { said_beside_result(&message) };
-        let stays = ["system", "developer"].iter().any(|role| message["role"] == *role);
+        let stays = is_of_system(&message) && !begins;
         self.is_agents_own |= stays && is_told_by_agent(&own_text(&message["content"]));
         let shows = message["content"].as_array().is_some_and(|parts| parts.iter().any(is_media));
         let follows = self.passed.messages.last().is_some_and(|last| Some(last.content) == self.passed.said);
@@ -258,10 +258,18 @@ impl Asked {
 }
 
 /// Returns whether a message is from a human. The result of a tool also has the role `user`, but belongs to the tool
-/// call before it, and so has what only an agent has written.
+/// call before it, and so has what only an agent has written. What a person sends while the agent works may have the role
+/// `system`.
 fn is_human(message: &Value) -> bool {
     let content = &message["content"];
+    if is_of_system(message) {
+        return sent_meanwhile(&text(content)).is_some() && !is_added(content);
+    }
     is_of_user(message) && !has_result(content) && !is_added(content)
+}
+
+fn is_of_system(message: &Value) -> bool {
+    ["system", "developer"].iter().any(|role| message["role"] == *role)
 }
 
 fn is_of_user(message: &Value) -> bool {
@@ -274,7 +282,7 @@ fn has_result(content: &Value) -> bool {
 
 /// Returns whether all of a content is texts of an agent. A picture is a person's.
 fn is_added(content: &Value) -> bool {
-    let is_added = |text: &Value| text.as_str().is_some_and(|text| !is_said(text));
+    let is_added = |text: &Value| text.as_str().is_some_and(|text| said_in(text).is_none());
     match content {
         Value::Array(blocks) => blocks.iter().all(|block| is_added(&block["text"])),
         content => is_added(content),
@@ -293,7 +301,7 @@ fn own_text(content: &Value) -> String {
         Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
         content => content.as_str().into_iter().collect(),
     };
-    texts.into_iter().filter(|text| is_said(text)).collect::<Vec<_>>().join("\n")
+    texts.into_iter().filter_map(said_in).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the texts of a message, of which its size is estimated. A call of a tool is a line of its own, as

@@ -59,7 +59,7 @@ type Client = oneshot::Sender<Result<Response>>;
 /// The outcome of a call.
 enum Called {
     /// An answer that is forwarded as it arrives, with the part that has already arrived.
-    Stream(reqwest::Response, Vec<Bytes>),
+    Stream(reqwest::Response, Bytes),
     /// A whole answer, or an error of the provider.
     Whole(StatusCode, HeaderMap, Bytes),
     /// No answer, with the error for the client.
@@ -158,25 +158,22 @@ impl Passage {
             return Called::None(failure::reported(response.status().as_u16(), &[], None), led_elsewhere());
         }
         if is_stream(response.status(), response.headers()) {
-            return Called::Stream(response, Vec::new());
+            return Called::Stream(response, Bytes::new());
         }
-        let (mut pieces, mut size) = (Vec::new(), 0);
+        // Pieces are copied, because each may be a few bytes of a large buffer.
+        let mut bytes = Vec::new();
         loop {
             match response.chunk().await {
-                Ok(Some(piece)) => {
-                    size += piece.len();
-                    pieces.push(piece);
-                }
+                Ok(Some(piece)) => bytes.extend_from_slice(&piece),
                 Ok(None) => break,
                 Err(error) => return lost(error),
             }
             // Such an answer is forwarded as it arrives, and not recorded.
-            if size > MOST_ANSWER || self.memory.hold(self.body.len() + size).await.is_err() {
-                return Called::Stream(response, pieces);
+            if bytes.len() > MOST_ANSWER || self.memory.hold(self.body.len() + bytes.len()).await.is_err() {
+                return Called::Stream(response, bytes.into());
             }
         }
-        let bytes = if let [bytes] = pieces.as_slice() { bytes.clone() } else { pieces.concat().into() };
-        Called::Whole(response.status(), response.headers().clone(), bytes)
+        Called::Whole(response.status(), response.headers().clone(), bytes.into())
     }
 
     /// Reads a whole answer.
@@ -235,7 +232,7 @@ impl Passage {
 struct Passed<'a> {
     response: reqwest::Response,
     /// The part that has already arrived.
-    begun: Vec<Bytes>,
+    begun: Bytes,
     client: Client,
     flight: &'a mut Flight,
 }
@@ -257,15 +254,15 @@ fn is_stream(status: StatusCode, headers: &HeaderMap) -> bool {
 
 /// Returns why an answer that is forwarded as it arrives is not read, unless it is a stream of events: its status, or that it is
 /// too long. `begun` is the part that has already arrived.
-fn unread(status: StatusCode, headers: &HeaderMap, begun: &[Bytes]) -> Option<Failure> {
+fn unread(status: StatusCode, headers: &HeaderMap, begun: &Bytes) -> Option<Failure> {
     if is_stream(status, headers) {
         return None;
     }
     if status.is_success() {
         return Some(failure::no_memory());
     }
-    let body: Vec<_> = begun.iter().flatten().copied().take(failure::MOST_READ).collect();
-    Some(failure::reported(status.as_u16(), &body, failure::wait(headers)))
+    let body = begun.get(..failure::MOST_READ).unwrap_or(begun);
+    Some(failure::reported(status.as_u16(), body, failure::wait(headers)))
 }
 
 /// Returns the error for the client if the provider has not answered.

@@ -39,8 +39,8 @@ pub(super) struct Passing {
     unread: Option<Failure>,
     events: Events,
     answer: Answer,
-    /// The pieces with the end of the answer.
-    held: Vec<Bytes>,
+    /// The end of the answer.
+    held: Vec<u8>,
     client: mpsc::Sender<Piece>,
     pace: Pace,
     /// What the request holds of the memory for bodies.
@@ -70,10 +70,10 @@ impl Passing {
     pub(super) async fn pass(
         &mut self,
         response: &mut reqwest::Response,
-        begun: Vec<Bytes>,
+        begun: Bytes,
     ) -> Result<bool, CancelReason> {
-        for piece in begun {
-            self.take(piece).await?;
+        if !begun.is_empty() {
+            self.take(begun).await?;
         }
         let mut pieces = Pieces::of(response);
         loop {
@@ -113,24 +113,23 @@ impl Passing {
                 }
             }
         }
-        self.held.push(piece);
-        let held: usize = self.held.iter().map(Bytes::len).sum();
-        if self.answer.has_ended() && held <= MOST_HELD {
+        if self.answer.has_ended() && self.held.len() + piece.len() <= MOST_HELD {
+            self.held.extend_from_slice(&piece);
             return Ok(());
         }
-        let is_taken = self.release().await;
+        let is_taken = self.release().await && self.forward(piece).await;
         if is_taken || self.answer.has_ended() { Ok(()) } else { Err(CancelReason::ClientGone) }
     }
 
-    /// Forwards the held pieces. Returns whether the client is still connected and fast enough.
+    /// Forwards what is held. Returns whether the client is still connected and fast enough.
     async fn release(&mut self) -> bool {
-        for piece in self.held.drain(..) {
-            self.pace.note(piece.len());
-            if !self.pace.wait(&self.client, Piece::Part(piece)).await {
-                return false;
-            }
-        }
-        true
+        let held = std::mem::take(&mut self.held);
+        held.is_empty() || self.forward(held.into()).await
+    }
+
+    async fn forward(&mut self, piece: Bytes) -> bool {
+        self.pace.note(piece.len());
+        self.pace.wait(&self.client, Piece::Part(piece)).await
     }
 
     /// Returns the answer, or why it cannot be recorded.
@@ -141,7 +140,7 @@ impl Passing {
         }
     }
 
-    /// Ends the body with the held pieces, and properly if the answer is complete.
+    /// Ends the body with what is held, and properly if the answer is complete.
     pub(super) async fn finish(mut self, is_whole: bool) {
         if self.release().await && is_whole {
             self.pace.wait(&self.client, Piece::End).await;
@@ -248,7 +247,7 @@ mod tests {
             Passing::new(Api::Messages, Answer::default(), None, Memory::unbounded(), 0);
         let begun = Instant::now();
         let mut response = kept_open("data: {\"type\": \"message_stop\"}\n\n");
-        let passed = passing.pass(&mut response, Vec::new());
+        let passed = passing.pass(&mut response, Bytes::new());
         let ended = tokio::time::timeout(Duration::from_mins(1), passed).await.expect("an end");
         assert_eq!((ended.ok(), begun.elapsed().as_secs()), (Some(true), 5));
     }

@@ -1,4 +1,9 @@
-//! The end of connections whose clients still send, such as those whose request is refused before all of its body has come. If
+//! What is read of connections whose clients send much.
+//!
+//! A connection gives its thread back to others now and then, because a client may send for ever what takes long to read and
+//! asks for nothing, such as the frames of HTTP/2 that only control a connection.
+//!
+//! The client of a connection that ends may still send, as one whose request is refused before all of its body has come. If
 //! such a connection were closed at once, the system would reset it, and its client would often lose the response that says
 //! why. So what still comes is read for a while and thrown away, and the response says that nothing else should be sent.
 //! (RFC 9112, section 9.6)
@@ -22,12 +27,15 @@ use tokio::time::timeout;
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long a client may send at most until its connection is closed, if it has no less time.
 const MOST: Duration = Duration::from_secs(10);
-/// The number of bytes that are read at once.
+/// The number of bytes that are read until others have their turn.
 const PIECE: usize = 16 << 10;
 
-/// A stream that is not closed when it is dropped, but given to whoever made this value, if everything was sent on it.
+/// A stream from which no more than a piece is read at a time. When it is dropped, it is not closed, but given to whoever made
+/// this value, if everything was sent on it.
 pub(super) struct Lingering<S> {
     stream: Option<S>,
+    /// The number of bytes that were read since others had their turn.
+    read: usize,
     to: Option<oneshot::Sender<S>>,
     is_sent: bool,
 }
@@ -36,7 +44,7 @@ impl<S: Unpin> Lingering<S> {
     /// Wraps a stream. The receiver gets it when it is no longer used.
     pub(super) fn new(stream: S) -> (Self, oneshot::Receiver<S>) {
         let (to, from) = oneshot::channel();
-        (Self { stream: Some(stream), to: Some(to), is_sent: false }, from)
+        (Self { stream: Some(stream), read: 0, to: Some(to), is_sent: false }, from)
     }
 
     fn stream(&mut self) -> Pin<&mut S> {
@@ -59,7 +67,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream().poll_read(context, buffer)
+        if self.read >= PIECE {
+            self.read = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let result = self.stream().poll_read(context, buffer);
+        self.read = if result.is_pending() { 0 } else { self.read + buffer.filled().len() - before };
+        result
     }
 }
 
@@ -192,6 +208,25 @@ mod tests {
         let begun = Instant::now();
         linger(server, Duration::MAX).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn whoever_reads_much_gives_way_to_others_after_each_piece() {
+        let (mut client, server) = tokio::io::duplex(10 * PIECE);
+        client.write_all(&vec![0; 10 * PIECE]).await.expect("there is room");
+        let (mut stream, _from) = Lingering::new(server);
+        let mut buffer = [0; PIECE / 2];
+        let mut reads = Vec::new();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        for _ in 0..5 {
+            let mut into = ReadBuf::new(&mut buffer);
+            let is_ready = Pin::new(&mut stream).poll_read(&mut context, &mut into).is_ready();
+            reads.push((is_ready, into.filled().len()));
+        }
+        let half = (true, PIECE / 2);
+        assert_eq!(reads, [half, half, (false, 0), half, half]);
+        let rest = tokio::time::timeout(SILENCE, stream.read(&mut buffer)).await;
+        assert_eq!(rest.expect("it is woken at once").expect("bytes"), PIECE / 2);
     }
 
     #[tokio::test]

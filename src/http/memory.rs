@@ -147,6 +147,16 @@ impl Memory {
         lock(&self.0.places)
     }
 
+    /// Keeps memory that was taken together with what is held, because a request may ask for a little more any number of times.
+    fn keep(&self, place: Place) {
+        let mut places = self.places();
+        let place = match places.last_mut() {
+            Some(last) => last.add(place),
+            None => Some(place),
+        };
+        places.extend(place);
+    }
+
     /// Returns whether any memory is held.
     #[must_use]
     pub fn is_held(&self) -> bool {
@@ -163,7 +173,7 @@ impl Memory {
         self.0.project.get().map_or_else(|| "".into(), Arc::clone)
     }
 
-    /// Makes the request one that takes a turn at working if its body is large.
+    /// Makes the request one that takes a turn at working if its body is large, unless it has one anyway.
     pub fn takes_turns(&self, work: &Arc<Work>) {
         let _ = self.0.work.set(Arc::clone(work));
     }
@@ -239,7 +249,7 @@ impl Memory {
         let begun = Instant::now();
         let taken = tokio::time::timeout(patience, memory.take(project, wanted)).await;
         *spent() += begun.elapsed();
-        self.places().push(taken.map_err(|_| FULL)?);
+        self.keep(taken.map_err(|_| FULL)?);
         Ok(())
     }
 
@@ -263,7 +273,9 @@ impl Memory {
         let project = self.0.project.get_or_init(Arc::default);
         let taken = (wanted > 0).then(|| self.0.budget.memory.try_take(project, wanted));
         let is_held = taken.as_ref().is_none_or(Option::is_some);
-        self.places().extend(taken.flatten());
+        if let Some(place) = taken.flatten() {
+            self.keep(place);
+        }
         is_held
     }
 
@@ -372,7 +384,7 @@ mod tests {
         let memory = Memory::unbounded();
         memory.set_project(&own);
         let held = work.turn(&own, Kind::Parse).await;
-        memory.begin_turn(FREE + 1).now_or_never().expect("only those who write take turns");
+        memory.begin_turn(FREE + 1).now_or_never().expect("nothing has said that it takes turns");
         memory.takes_turns(&work);
         memory.begin_turn(FREE).now_or_never().expect("a small body needs none");
         assert!(memory.begin_turn(FREE + 1).now_or_never().is_none(), "another request has the turn");

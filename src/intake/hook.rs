@@ -19,7 +19,7 @@ use crate::projects::Tenant;
 use crate::searches::hooks::Report;
 use crate::searches::rules::paths;
 use crate::searches::transcripts::complete_alone;
-use crate::sharing::apart;
+use crate::sharing::{Kind, Work, apart};
 use crate::state::App;
 use crate::types::Timestamp;
 
@@ -27,7 +27,7 @@ use crate::types::Timestamp;
 const MOST_SIGNS: usize = 5_000;
 
 /// The number of bytes of a payload from which reading it keeps other requests waiting.
-const LARGE: usize = 64 << 10;
+const LARGE: usize = 16 << 10;
 
 /// Where the help for an agent is sent, with the name of the event that it answers.
 type Answer = oneshot::Sender<(&'static str, String)>;
@@ -42,8 +42,9 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// Reads the payload of a hook that arrived at `received`, wherever that keeps no other request waiting.
+    /// Reads the payload of a hook that arrived at `received`, when and wherever that keeps no other request waiting.
     pub async fn read(
+        work: &Work,
         tenant: &Arc<Tenant>,
         agent: &'static Agent,
         body: Vec<u8>,
@@ -54,6 +55,7 @@ impl Heard {
             parse(tenant, agent, body)
         } else {
             let own = Arc::clone(tenant);
+            let _turn = work.turn(&tenant.name, Kind::Parse).await;
             apart(&tenant.name, move || parse(&own, agent, body)).await
         };
         Self { agent, entry, bytes, received }
@@ -78,7 +80,7 @@ impl Heard {
     ) -> Result<()> {
         let talked = self.talk(app, tenant, key, help, memory).await;
         let learned = match Report::of(tenant, self.agent, self.entry, self.bytes, self.received).await {
-            Some(report) => report.learn(&app.searches, tenant).await,
+            Some(report) => report.learn(&app.searches, &app.work, tenant).await,
             None => Ok(()),
         };
         talked.and(learned)

@@ -19,6 +19,7 @@ use crate::db::retry::repeat;
 use crate::error::Result;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
+use crate::sharing::{Kind, Work};
 use crate::types::{Timestamp, derived_id};
 
 /// The report of a hook, parsed and ready to be learned from.
@@ -65,12 +66,13 @@ impl Report {
     }
 
     /// Learns from the report. Reports of one session wait for each other, in the order in which they arrived.
-    pub async fn learn(self, pool: &IntakePool, tenant: &Tenant) -> Result<()> {
+    pub async fn learn(self, pool: &IntakePool, work: &Work, tenant: &Tenant) -> Result<()> {
         let Said::Entries(entries) = &self.said else { return self.note_malformed(pool, tenant).await };
         let Some(first) = entries.first() else { return Ok(()) };
         let session = first.session.as_deref().unwrap_or_default();
         let queue = derived_id(&[self.origin.source.as_bytes(), session.as_bytes()]);
-        let _turn = pool.turn(&tenant.name, queue).await;
+        let _order = pool.turn(&tenant.name, queue).await;
+        let _turn = work.turn(&tenant.name, Kind::Parse).await;
         repeat(|| self.replay(pool, tenant, entries)).await
     }
 

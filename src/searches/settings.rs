@@ -37,8 +37,9 @@ pub struct SearchSettings {
     #[schema(minimum = 1, maximum = 1_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_fallback_reads: Option<u32>,
-    /// The names of the tools that search an index, with `*` for any characters. The default is
-    /// `mcp__ultrasync__jit_search` and `mcp__*search*`.
+    /// The names of the tools that search an index of files, with `*` for any characters, and `!` before the names of tools
+    /// that do not. The default is `mcp__ultrasync__jit_search` and `mcp__*search*`, without the tools that say in their
+    /// names that they search for something else: the web, documentation, issues, messages, and the like.
     #[arg(
         long = "learn-tools",
         env = "GLEANER_LEARN_TOOLS",
@@ -128,7 +129,7 @@ impl Rules {
             threshold: own.score_threshold.or(server.score_threshold).unwrap_or(0.65),
             window: micros(window),
             min_reads: usize::try_from(min_reads).unwrap_or(usize::MAX),
-            tools: tools.map_or_else(ToolPatterns::default, |names| ToolPatterns::new(names.iter().cloned())),
+            tools: tools.map_or_else(ToolPatterns::default, ToolPatterns::new),
             track_builtin: own.track_builtin.or(server.track_builtin).unwrap_or(true),
             half_life: own.half_life_days.or(server.half_life_days).unwrap_or(30.0) * 86_400.0,
         }

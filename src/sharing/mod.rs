@@ -125,6 +125,16 @@ impl Place {
     pub fn count(&self) -> usize {
         self.permit.num_permits()
     }
+
+    /// Adds the places of `other`, unless they are of another project. Then they are returned.
+    pub fn add(&mut self, mut other: Self) -> Option<Self> {
+        if !Arc::ptr_eq(self.permit.semaphore(), other.permit.semaphore()) {
+            return Some(other);
+        }
+        let count = other.count();
+        self.permit.merge(other.permit.split(count)?);
+        None
+    }
 }
 
 impl Drop for Place {

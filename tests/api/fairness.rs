@@ -207,6 +207,35 @@ async fn whatever_a_project_has_to_do_beside_another_waits_for_its_turn() {
 }
 
 #[tokio::test]
+async fn a_large_body_waits_for_its_projects_turn_also_if_it_is_no_event() {
+    let service = two_projects_in_turn().await;
+    let mut other = service.connection().await;
+    let mut transaction = other.begin().await.expect("a transaction");
+    transaction.execute("lock table suggestions in access exclusive mode").await.expect("a lock");
+    service.call(Method::GET, "/v1/generations", &QUIET, None).await.expect(200);
+    let list = service.get("/v1/suggestions");
+    let template = async {
+        service.blocked(1).await;
+        let long = json!({"template_text": "x".repeat(20 << 10), "domain_name": "cbu"});
+        service.put("/v1/prompt-templates/long", &long).await.expect(201);
+    };
+    let beside = async {
+        service.blocked(1).await;
+        // As long as it takes many other requests to be answered.
+        for _ in 0..20 {
+            let path = "/v1/generations/similar?intent=Create+a+fund";
+            service.call(Method::GET, path, &QUIET, None).await.expect(200);
+        }
+        let sql = "select count(*) from prompt_templates";
+        let made: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+        assert_eq!(made, 0);
+        transaction.commit().await.expect("released");
+    };
+    let (list, (), ()) = futures_util::join!(list, template, beside);
+    list.expect(200);
+}
+
+#[tokio::test]
 async fn every_request_gives_its_turn_back() {
     let service = two_projects_in_turn().await;
     let batch = [log(Uuid::from_u128(1))];
@@ -218,6 +247,11 @@ async fn every_request_gives_its_turn_back() {
         (Method::GET, "/v1/exports/training-pairs/profile", None),
         (Method::GET, "/v1/exports/unknown", None),
         (Method::POST, "/v1/events", Some(json!(batch))),
+        (
+            Method::PUT,
+            "/v1/prompt-templates/long",
+            Some(json!({"template_text": "x".repeat(20 << 10), "domain_name": "cbu"})),
+        ),
         (Method::POST, "/v1/conversations/s/queries", Some(json!({"query": "login button"}))),
         // These read, and then write what they have found.
         (Method::GET, "/v1/memories/search?query=login+button&session_id=s", None),

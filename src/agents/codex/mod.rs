@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::action::ToolAction;
 use super::agent::{Agent, Home, HookEvent, Hooks, Reporting, Servers, ServersFormat, Transcripts};
 use super::entry::{Activity, Entry, Passage, PassageSource};
-use super::hook::{self, Dialect};
+use super::hook;
 use super::json::{self, NotAnObject, Raw};
 use super::known::{Known, LineKind};
 use super::prompt;
@@ -192,7 +192,7 @@ fn kind_of_line(line: &str) -> LineKind {
 
 /// Reads the payload of a hook. Returns none if the text is not one.
 fn parse_hook(body: &str, tools: &ToolPatterns) -> Option<Entry> {
-    hook::parse(body, tools, &Dialect { answer, is_said: prompt::is_said })
+    hook::parse(body, tools, answer)
 }
 
 /// Reads a line of a rollout.

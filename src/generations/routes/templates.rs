@@ -75,7 +75,7 @@ async fn put_prompt_template(
     let (new, redacted) = caller.tenant.redacted(new).await;
     replaced.add_redacted(redacted);
     let (template_id, _) = caller.tenant.redacted(template_id).await;
-    let (template, made) = store::put(&app.db, &caller.project, &template_id, &new).await?;
+    let (template, made) = store::put(&app.db, &caller.project, template_id, new).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, address(&template))], axum::Json(template)))
 }

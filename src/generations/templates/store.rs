@@ -15,36 +15,55 @@ use crate::types::Timestamp;
 pub(in crate::generations) async fn put(
     db: &PgPool,
     project: &str,
-    template_id: &str,
-    new: &NewTemplate,
+    template_id: String,
+    new: NewTemplate,
 ) -> Result<(Template, bool)> {
-    loop {
-        let newest = find(db, project, template_id, None).await?;
-        let version = newest.as_ref().map_or(0, |newest| newest.version) + 1;
-        if let Some(newest) = newest
-            && (&newest.template_text, &newest.domain_name, &newest.description, newest.deprecated_at)
-                == (&new.template_text, &new.domain_name, &new.description, None)
-        {
-            return Ok((newest, false));
+    let (created_at, version, is_new) = loop {
+        // The text may be long, so it is not read.
+        let sql = "select version, created_at, deprecated_at is null and template_text = $3 and domain_name = $4
+                       and description is not distinct from $5
+                   from prompt_templates where project = $1 and template_id = $2 order by version desc limit 1";
+        let newest: Option<(i32, Timestamp, bool)> = sqlx::query_as(sql)
+            .bind(project)
+            .bind(&template_id)
+            .bind(&new.template_text)
+            .bind(&new.domain_name)
+            .bind(&new.description)
+            .fetch_optional(db)
+            .await?;
+        if let Some((version, created_at, true)) = newest {
+            break (created_at, version, false);
         }
+        let (version, created_at) = (newest.map_or(0, |(version, ..)| version) + 1, Timestamp::now());
         let sql = "insert into prompt_templates
                        (project, template_id, version, template_text, domain_name, description, created_at)
-                   values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning *";
-        let made: Option<Template> = sqlx::query_as(sql)
+                   values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing";
+        let made = sqlx::query(sql)
             .bind(project)
-            .bind(template_id)
+            .bind(&template_id)
             .bind(version)
             .bind(&new.template_text)
             .bind(&new.domain_name)
             .bind(&new.description)
-            .bind(Timestamp::now())
-            .fetch_optional(db)
+            .bind(created_at)
+            .execute(db)
             .await?;
-        if let Some(made) = made {
-            return Ok((made, true));
+        if made.rows_affected() > 0 {
+            break (created_at, version, true);
         }
         // Somebody else has made that version in the meantime.
-    }
+    };
+    let NewTemplate { template_text, domain_name, description } = new;
+    let template = Template {
+        template_id,
+        version,
+        template_text,
+        domain_name,
+        description,
+        created_at,
+        deprecated_at: None,
+    };
+    Ok((template, is_new))
 }
 
 /// Returns one version of a template, by default the newest.

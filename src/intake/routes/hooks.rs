@@ -114,7 +114,7 @@ async fn take(
     let asks = asks.then_some((wanted, sender));
     let working = tokio::spawn(async move {
         let (tenant, key) = (Arc::clone(&caller.tenant), caller.key());
-        let heard = Heard::read(&tenant, agent, body.bytes, received).await;
+        let heard = Heard::read(&app.work, &tenant, agent, body.bytes, received).await;
         let stored = app.longest_statement.while_heard(heard.work(&app, &tenant, key, asks, &memory)).await;
         if let Err(error) = stored.map_err(Error::from).flatten() {
             note_failure(&error, agent);

@@ -18,7 +18,7 @@ use crate::http::{NDJSON_LIMIT, Query, Replaced, line};
 use crate::intake::prompts::Conversations;
 use crate::searches::transcripts::{Intake, Origin};
 use crate::searches::write::TranscriptCounts;
-use crate::sharing::Kind;
+use crate::sharing::{Kind, Pauses};
 use crate::state::App;
 
 /// How many bytes of lines are taken at once, or one line if that is longer.
@@ -70,7 +70,7 @@ async fn append_transcript(
     let mut counts = TranscriptCounts::default();
     let mut lines = Lines::default();
     let memory = Memory::of(&head.extensions);
-    let mut begun = Instant::now();
+    let (mut begun, mut pauses) = (Instant::now(), Pauses::begin());
     loop {
         let chunk = tokio::time::timeout(STALL, chunks.next())
             .await
@@ -78,6 +78,7 @@ async fn append_transcript(
         let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
         let last = chunk.is_none();
         json::expect_pace(begun, lines.0.len())?;
+        pauses.pause().await;
         memory.hold(lines.0.len() + chunk.as_ref().map_or(0, Bytes::len)).await?;
         if let Some(piece) = lines.push(chunk)? {
             Recheck::run(&head.extensions).await?;

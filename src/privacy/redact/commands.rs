@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::random::{is_random, is_very_random};
-use super::{CODE, Finds, Pattern, builtin};
+use super::{CODE, Pattern, builtin};
 
 /// A quotation mark, also in the escapes of code.
 const QUOTE: &str = r#"(?:\\*["'])?"#;
@@ -110,5 +110,5 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
     ];
     let patterns =
         patterns.map(|(anchors, regex)| Pattern::matches(anchors, &format!("(?i){regex}"), is_random));
-    patterns.into_iter().chain([Pattern { anchors: CALLS.to_vec(), finds: Finds::Values(arguments) }])
+    patterns.into_iter().chain([Pattern::values(&CALLS, arguments)])
 }

@@ -6,8 +6,10 @@
 mod colors;
 mod commands;
 mod custom;
+mod lines;
 mod named;
 mod pairs;
+mod plain;
 mod private_keys;
 mod random;
 mod replacements;
@@ -24,8 +26,9 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use nix::time::{ClockId, clock_gettime};
 use regex::{Captures, Match, Regex};
 
-use self::colors::{Plain, color};
+use self::colors::color;
 use self::custom::Expression;
+use self::plain::Plain;
 use self::random::{is_random, is_very_random};
 use super::hash_key::HashKey;
 
@@ -57,6 +60,8 @@ const MOST_SPANS: usize = 100_000;
 struct Pattern {
     anchors: Vec<&'static str>,
     finds: Finds,
+    /// Whether what is looked for may be on two lines of the text.
+    spans_lines: bool,
 }
 
 /// How private spans are found. The functions decide whether one is replaced.
@@ -73,11 +78,23 @@ type Accepts = fn(&str) -> bool;
 
 impl Pattern {
     fn token(anchor: &'static str, regex: &str, accepts: Accepts) -> Self {
-        Self { anchors: vec![anchor], finds: Finds::Token(builtin(regex), accepts) }
+        Self::of(&[anchor], Finds::Token(builtin(regex), accepts))
     }
 
     fn matches(anchors: &[&'static str], regex: &str, accepts: Accepts) -> Self {
-        Self { anchors: anchors.to_vec(), finds: Finds::Matches(builtin(regex), accepts) }
+        Self::of(anchors, Finds::Matches(builtin(regex), accepts))
+    }
+
+    fn values(anchors: &[&'static str], values: fn(&str) -> Vec<Range<usize>>) -> Self {
+        Self::of(anchors, Finds::Values(values))
+    }
+
+    fn of(anchors: &[&'static str], finds: Finds) -> Self {
+        Self { anchors: anchors.to_vec(), finds, spans_lines: false }
+    }
+
+    fn on_two_lines(self) -> Self {
+        Self { spans_lines: true, ..self }
     }
 }
 
@@ -95,6 +112,19 @@ struct Compiled {
     /// The rule's number. The built-in rules of a choice come first, then the custom ones.
     rule: usize,
     finds: Finds,
+    /// As in [`Pattern`].
+    spans_lines: bool,
+}
+
+/// What is found in a text.
+#[derive(Default)]
+struct Found {
+    /// The spans, in any order.
+    spans: Vec<Span>,
+    /// Whether the text has colors.
+    has_colors: bool,
+    /// Whether something else may be on two lines of the text.
+    spans_lines: bool,
 }
 
 /// Some of the built-in rules, compiled.
@@ -125,8 +155,8 @@ impl Builtin {
         let (mut anchored, mut others) = (Vec::new(), Vec::new());
         let (mut anchors, mut owners): (Vec<&str>, _) = (Vec::new(), Vec::new());
         for (rule, name) in names.iter().enumerate() {
-            for Pattern { anchors: own, finds } in patterns(name) {
-                let compiled = Compiled { rule, finds };
+            for Pattern { anchors: own, finds, spans_lines } in patterns(name) {
+                let compiled = Compiled { rule, finds, spans_lines };
                 if own.is_empty() {
                     others.push(compiled);
                 } else {
@@ -147,32 +177,33 @@ impl Builtin {
         Self { names, anchored, anchors, owners, others }
     }
 
-    /// Returns the spans that are found in a text, in any order, and whether it has colors.
-    fn search(&self, text: &str) -> (Vec<Span>, bool) {
-        let (mut spans, mut has_colors) = (Vec::new(), false);
+    /// Returns what is found in a text.
+    fn search(&self, text: &str) -> Found {
+        let mut found = Found::default();
         // How far each expression has searched.
         let mut looked: Vec<(usize, usize)> = Vec::new();
         for hit in self.anchors.find_overlapping_iter(text) {
             let owner = self.owners[hit.pattern().as_usize()];
             let Some(expression) = self.anchored.get(owner) else {
-                has_colors = true;
+                found.has_colors = true;
                 continue;
             };
+            found.spans_lines |= expression.spans_lines;
             let known = looked.iter().position(|(of, _)| *of == owner);
             // A token that extends to the end may contain its own beginning any number of times.
             if known.is_some_and(|known| hit.start() < looked[known].1) {
                 continue;
             }
-            let end = expression.collect(text, hit.start(), &mut spans);
+            let end = expression.collect(text, hit.start(), &mut found.spans);
             match known {
                 Some(known) => looked[known].1 = end,
                 None => looked.push((owner, end)),
             }
         }
         for other in &self.others {
-            other.collect(text, 0, &mut spans);
+            other.collect(text, 0, &mut found.spans);
         }
-        (spans, has_colors)
+        found
     }
 }
 
@@ -208,6 +239,14 @@ struct Span {
     start: usize,
     end: usize,
     rule: usize,
+}
+
+impl Span {
+    /// Returns where this span of a text is in the whole one.
+    fn in_whole(self, plain: &Plain) -> Self {
+        let Range { start, end } = plain.in_whole(self.start..self.end);
+        Self { start, end, ..self }
+    }
 }
 
 /// Puts spans in their order and apart from each other. One that begins within another one is replaced together with it.
@@ -297,16 +336,23 @@ impl Redactor {
     /// Returns the spans of a text that the built-in rules find, in any order. Colors may be anywhere in a text, so that it
     /// is also searched without them.
     fn of_builtin(&self, text: &str) -> Vec<Span> {
-        let (mut spans, has_colors) = self.builtin.search(text);
+        let (mut spans, has_colors) = self.of_lines(text);
         if has_colors {
-            let plain = Plain::of(text);
-            let (found, _) = self.builtin.search(&plain.text);
-            spans.extend(found.into_iter().map(|span| {
-                let Range { start, end } = plain.in_colored(span.start..span.end);
-                Span { start, end, ..span }
-            }));
+            let plain = colors::plain(text);
+            let (found, _) = self.of_lines(&plain.text);
+            spans.extend(found.into_iter().map(|span| span.in_whole(&plain)));
         }
         spans
+    }
+
+    /// Returns the spans of a text, which is also searched without what stands before its lines, and whether it has colors.
+    fn of_lines(&self, text: &str) -> (Vec<Span>, bool) {
+        let Found { mut spans, has_colors, spans_lines } = self.builtin.search(text);
+        for plain in if spans_lines { lines::views(text) } else { Vec::new() } {
+            let found = self.builtin.search(&plain.text).spans;
+            spans.extend(found.into_iter().map(|span| span.in_whole(&plain)));
+        }
+        (spans, has_colors)
     }
 }
 

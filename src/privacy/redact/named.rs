@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::random::{is_random, is_very_random};
-use super::{Finds, Pattern, builtin};
+use super::{Pattern, builtin};
 
 /// The texts of which each name of a secret has one.
 const ANCHORS: &[&str] = &[
@@ -107,9 +107,9 @@ pub(super) fn patterns() -> Vec<Pattern> {
         r#"\bvalue{QUOTE}\s*:\s*{QUOTE}((?u:[^\s"'\\]){{8,}}){QUOTE}\s*,\s*{QUOTE}(?:key|name){QUOTE}\s*:\s*{QUOTE}[a-z0-9_./-]*(?:{WORDS}|{KEYS})"#
     );
     vec![
-        Pattern { anchors: ANCHORS.to_vec(), finds: Finds::Values(values) },
+        Pattern::values(ANCHORS, values).on_two_lines(),
         // A list of names and values, in which the value is first.
-        Pattern::matches(&["value\"", "value\\"], &format!("(?i-u){value_first}"), is_random),
+        Pattern::matches(&["value\"", "value\\"], &format!("(?i-u){value_first}"), is_random).on_two_lines(),
         // The keys of a storage account of Azure.
         Pattern::matches(
             &["keyname"],
@@ -175,7 +175,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
             };
             match read {
-                Ok(value) if is_path(&text[value.clone()]) => (),
+                Ok(value) if is_path(&text[value.clone()]) || is_time(&text[value.clone()]) => (),
                 Ok(value) => {
                     at = value.end;
                     values.push(value);
@@ -190,8 +190,10 @@ fn values(text: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// Returns whether a value is the path of a file: from a folder at the root, or up to the extension of a name.
+/// Returns whether a value is the path of a file: from a folder at the root, or up to the extension of a name. The number of
+/// a line may follow.
 fn is_path(value: &str) -> bool {
+    let value = value.trim_end_matches(|c: char| c.is_ascii_digit() || ":-".contains(c));
     let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./~".contains(&byte);
     let is_lower = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
     let from_root = value.strip_prefix('/').and_then(|path| path.split_once('/'));
@@ -200,6 +202,19 @@ fn is_path(value: &str) -> bool {
     let is_file =
         file.is_some_and(|(_, extension)| (2..=5).contains(&extension.len()) && is_lower(extension));
     value.bytes().all(is_of_path) && (is_from_root || is_file)
+}
+
+/// Returns whether a value is a time (RFC 3339), as logs have before each line.
+fn is_time(value: &str) -> bool {
+    let is_date = |date: &str| {
+        let digits = |(place, byte): (usize, u8)| {
+            if [4, 7].contains(&place) { byte == b'-' } else { byte.is_ascii_digit() }
+        };
+        date.len() == "2006-01-02".len() && date.bytes().enumerate().all(digits)
+    };
+    value
+        .split_once('T')
+        .is_some_and(|(date, time)| is_date(date) && time.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// The maximum number of bytes of a value with characters that also end values.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::random::is_very_random;
-use super::{BASE64_CODE, CODE, Finds, Pattern, builtin};
+use super::{BASE64_CODE, CODE, Pattern, builtin};
 
 /// The identifiers of access keys of AWS, Tencent, DigitalOcean, Google and Alibaba, and how long their secrets are.
 const PAIRS: [(&str, usize); 5] = [
@@ -23,7 +23,7 @@ const NEAR: (usize, usize) = (80, 100);
 
 /// Returns the pattern of such secrets.
 pub(super) fn pattern() -> Pattern {
-    Pattern { anchors: vec!["AKIA", "AKID", "ASIA", "DO00", "GOOG", "LTAI"], finds: Finds::Values(secrets) }
+    Pattern::values(&["AKIA", "AKID", "ASIA", "DO00", "GOOG", "LTAI"], secrets)
 }
 
 /// Returns the secrets of a text near an identifier. Others of the same length are checksums, which are hexadecimal, and paths.

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{BASE64_CODE, Finds, Pattern, builtin};
+use super::{BASE64_CODE, Pattern, builtin};
 
 /// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
 /// most words and paths.
@@ -27,7 +27,7 @@ const BLANK: &str = r"(?: |\+|%(?:25)*2[0Bb])";
 
 /// Returns the pattern of private keys.
 pub(super) fn pattern() -> Pattern {
-    Pattern { anchors: vec!["-----BEGIN", "-----END", "---- BEGIN", "---- END"], finds: Finds::Values(keys) }
+    Pattern::values(&["-----BEGIN", "-----END", "---- BEGIN", "---- END"], keys)
 }
 
 /// Returns the private keys of a text, from the end of their first line to the end of their last one. Between two of these

@@ -1055,6 +1055,67 @@ fn colors_hide_neither_names_nor_values_nor_tokens() {
 }
 
 #[test]
+fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
+    let redactor = secrets();
+    let value = random(32);
+    let texts = [
+        "  - name: DB_PASSWORD\n    value: …",
+        "  \"name\": \"DB_PASSWORD\",\n  \"value\": \"…\"",
+        "  \"value\": \"…\",\n  \"name\": \"API_TOKEN\"",
+        "  <name>fs.secret.key</name>\n  <value>…</value>",
+        "  <key>Password</key>\n  <string>…</string>",
+        "  password: >-\n    …",
+        "password:\n  …",
+        "  \"--token\",\n  \"…\"",
+        "  apiKey:\n    \"…\",",
+        "  set {\n    name  = \"auth.password\"\n    value = \"…\"\n  }",
+    ];
+    let before: [fn(usize, &str) -> String; 14] = [
+        |number, line| format!("{number:6}→{line}"),
+        |number, line| format!("{number:6}\t{line}"),
+        |number, line| format!("L{number}: {line}"),
+        |number, line| format!("{number}:{line}"),
+        |number, line| format!("k8s/app.yaml:{number}:{line}"),
+        |number, line| format!("k8s/app.yaml{}{line}", if number == 2 { ':' } else { '-' }),
+        |_, line| format!("+{line}"),
+        |number, line| format!("{number:6}→-{line}"),
+        |_, line| format!("web-1  | {line}"),
+        |_, line| format!("[pod/web-1/web] {line}"),
+        |_, line| format!("2026-01-01T10:00:00.123456789Z stdout F {line}"),
+        |_, line| format!("Jan  1 10:00:00 host web[12]: {line}"),
+        |_, line| format!("> {line}"),
+        |_, line| format!("# {line}"),
+    ];
+    for text in texts {
+        for before in before {
+            let text = format!("# head\n{text}\n# tail");
+            let lines: Vec<_> =
+                text.lines().enumerate().map(|(number, line)| before(number + 1, line)).collect();
+            let text = lines.join("\n");
+            for text in [text.clone(), format!("a\n{}", serde_json::json!({"output": text}))] {
+                let replaced = redacted(&redactor, &text.replace('…', &value));
+                assert_eq!(replaced, text.replace('…', "[redacted:secrets]"));
+            }
+        }
+    }
+    let table = "     6→user,password\n     7→ann,…";
+    let replaced = redacted(&redactor, &table.replace('…', &value));
+    assert_eq!(replaced, table.replace('…', "[redacted:secrets]"));
+    // The value before and the one after a change.
+    let (old, new) = (random(32), random(31));
+    let text = "   - name: DB_PASSWORD\n-    value: OLD\n+    value: NEW\n";
+    let replaced = redacted(&redactor, &text.replace("OLD", &old).replace("NEW", &new));
+    assert_eq!(replaced, text.replace("OLD", "[redacted:secrets]").replace("NEW", "[redacted:secrets]"));
+    for text in [
+        "     6→the token\n     7→qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t",
+        "+next_token:\n+  qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t",
+        "6\t- name: DB_PASSWORD\n7\t  valueFrom: {secretKeyRef: {name: db-credentials-5f7d, key: password}}",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
 fn a_secret_beside_the_identifier_of_its_key_is_replaced() {
     let redactor = secrets();
     let id = format!("AKIA{}", random(16).to_uppercase());

@@ -85,6 +85,20 @@ async fn an_open_server_refuses_what_browsers_send_for_other_sites() {
 }
 
 #[tokio::test]
+async fn an_open_server_refuses_what_a_proxy_passes_on() {
+    let service = Service::open().await;
+    for (name, value) in [
+        ("forwarded", "for=203.0.113.5"),
+        ("via", "1.1 proxy"),
+        ("x-forwarded-for", "203.0.113.5"),
+        ("x-forwarded-host", "gleaner.example"),
+        ("x-real-ip", "203.0.113.5"),
+    ] {
+        get(&service, from("localhost:8080").header(name, value)).await.refused(403, &[]);
+    }
+}
+
+#[tokio::test]
 async fn the_first_key_closes_the_server_at_once() {
     let service = Service::open().await;
     service.create(LOGS, log()).await;

@@ -1,16 +1,18 @@
 //! Records, calls and rows that are as large as they may be, of which many are asked for at once: what is made of them takes no
 //! more than the memory that requests share.
 
+use std::convert::Infallible;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::routing::post;
+use axum::routing::{MethodRouter, post};
 use futures_util::future::join_all;
+use futures_util::stream;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -100,26 +102,50 @@ async fn long_rows_of_exports_for_slow_readers_take_bounded_memory_and_arrive() 
     assert_bounded(&server, 256, "profiles");
 }
 
+/// Starts a provider with this route. Returns its file.
+async fn provider(completions: MethodRouter) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let router = Router::new()
+        .route("/v1/chat/completions", completions)
+        .layer(axum::extract::DefaultBodyLimit::disable());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!(
+        "[[providers]]\nname = \"open\"\nkind = \"openai\"\nbase_url = \"http://{address}/v1\"
+        [[providers.models]]\nname = \"m\"\ncontext_window = 1000000000\n"
+    )
+}
+
 /// A provider that reads requests and does not answer them. Returns its file, and the number of requests that have come.
 async fn silent_provider() -> (String, Arc<AtomicUsize>) {
     let came = Arc::new(AtomicUsize::new(0));
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
     let never = async |State(came): State<Arc<AtomicUsize>>, body: Bytes| {
         drop(body);
         came.fetch_add(1, Ordering::Relaxed);
         std::future::pending::<()>().await;
     };
-    let router = Router::new()
-        .route("/v1/chat/completions", post(never))
-        .layer(axum::extract::DefaultBodyLimit::disable())
-        .with_state(Arc::clone(&came));
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    let file = format!(
-        "[[providers]]\nname = \"open\"\nkind = \"openai\"\nbase_url = \"http://{address}/v1\"
-        [[providers.models]]\nname = \"m\"\ncontext_window = 1000000000\n"
-    );
-    (file, came)
+    (provider(post(never).with_state(Arc::clone(&came))).await, came)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_come_byte_by_byte_take_no_more_memory_than_others() {
+    let folder = folder();
+    let answers = post(async || {
+        let said =
+            json!({"choices": [{"message": {"content": "x".repeat(256 << 10)}, "finish_reason": "stop"}]});
+        let bytes = said.to_string().into_bytes().into_iter();
+        let pieces = bytes.map(|byte| Ok::<_, Infallible>(Bytes::from(vec![byte])));
+        ([("content-type", "application/json")], Body::from_stream(stream::iter(pieces)))
+    });
+    let server = start(&folder, 128, &provider(answers).await);
+    let before = server.peak();
+    let body = json!({"model": "open/m", "messages": [{"role": "user", "content": "hello"}]});
+    let sends =
+        (0..8).map(|_| send(&server.address, "default", "POST", "/openai/v1/chat/completions", &body));
+    assert_eq!(join_all(sends).await, [Some(200); 8]);
+    // The answers have 2 MiB.
+    let taken = server.peak() - before;
+    assert!(taken < 48 << 10, "the answers take {taken} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -415,6 +415,33 @@ async fn what_a_person_says_beside_the_result_of_a_tool_is_a_question_of_its_own
 }
 
 #[tokio::test]
+async fn what_a_person_sends_while_the_agent_works_is_a_message_of_its_own() {
+    let (service, _) = provider::service().await;
+    let told = "The user sent a new message while you were working:\nAlso fix bar.\n\nThis is how Claude Code surfaces messages the user sends mid-turn.";
+    let reminder = format!("<system-reminder>\n{told}\n</system-reminder>");
+    let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "a result"});
+    let asked = json!({"role": "user", "content": "Fix foo."});
+    let uses = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "Bash", "input": {}}]});
+    let answered = json!({"role": "user", "content": [result]});
+    // Agents send it beside the result of a tool, after it, or as a message of the system.
+    for (session, sent) in [
+        ("a", vec![json!({"role": "user", "content": [result, {"type": "text", "text": reminder}]})]),
+        ("b", vec![answered.clone(), json!({"role": "user", "content": reminder})]),
+        ("c", vec![answered.clone(), json!({"role": "system", "content": told})]),
+    ] {
+        let first = [asked.clone(), uses.clone()];
+        for messages in [first[..1].to_vec(), [&first[..], &sent].concat()] {
+            let body = json!({"model": "claude", "max_tokens": 9, "messages": messages});
+            call(&service, MESSAGES, &[("gleaner-session", session)], &body).await.expect(200);
+        }
+    }
+    let rows = service.get("/v1/exports/conversations?format=raw").await.rows();
+    let said: Vec<_> =
+        rows.iter().map(|row| column(row["pairs"].as_array().expect("pairs"), "user_text")).collect();
+    assert_eq!(said, [["Fix foo.", "Also fix bar."]; 3]);
+}
+
+#[tokio::test]
 async fn what_an_agent_asks_for_itself_is_in_no_conversation_and_is_erased_by_itself() {
     let (service, _) = provider::service().await;
     let session = [("gleaner-session", "s")];

@@ -1,0 +1,68 @@
+//! What programs write before each line of a text: numbers and paths in listings, signs in comparisons, names of containers and
+//! times in logs, and marks of quotations and comments. It separates a name at the end of a line from its value on the next one.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::builtin;
+use super::plain::Plain;
+
+/// The end of a line and what stands before the next one. The end may be the escape of a language, in whose texts are lines.
+static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
+    const LISTED: [&str; 9] = [
+        // A time, as container engines and the journal write it.
+        r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,Z+-]+\]? (?:std(?:out|err) [FP] )?",
+        r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} \S+ \S+: ",
+        // A line's number, as `cat -n`, Claude Code and compilers write it.
+        r"L?[0-9]+(?:→|\t|\\+t|: ?|[-|] ?)",
+        // A path with the number of a line, or of a file with an extension, as `grep` writes them before a match or beside one.
+        r#"[^\s|\\<>="']*?[:-][0-9]+[:-]"#,
+        r#"[^\s|\\<>="':]+\.[a-z]{1,5}[:-]"#,
+        // The name of a container, as `docker compose logs` and `kubectl logs` write it.
+        r#"[^\s|\\<>="']+[ \t]+\| ?"#,
+        r"\[[^\]\s]+\] ",
+        r"[<>] ",
+        r"(?:#|//) ?",
+    ];
+    let listed = LISTED.join("|");
+    builtin(&format!(
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:(?:[ \t]|\\+t)*(?:{listed})){{0,2}}(?:[+~]|(?<old>-)|[ \t]+[+~-] )?"
+    ))
+});
+
+/// The beginning of a line.
+struct Head {
+    /// Where the end of the line before it is, and what stands before the line.
+    range: Range<usize>,
+    /// What the end of the line before it is written as, if there is one.
+    end_of_line: Option<char>,
+    /// Whether the line is of the older version of a comparison.
+    is_old: bool,
+}
+
+/// Returns the text without what stands before its lines, or nothing if nothing does. A text that compares two versions has
+/// another view, which is the new version, because an old value stands between a name and the new one.
+pub(super) fn views(text: &str) -> Vec<Plain> {
+    let head = |found: regex::Captures<'_>| Head {
+        range: found.get_match().range(),
+        end_of_line: found.name("end").map(|_| '\n'),
+        is_old: found.name("old").is_some(),
+    };
+    let heads: Vec<Head> = BEFORE.captures_iter(text).map(head).collect();
+    if heads.iter().all(|head| head.range.len() == head.end_of_line.map_or(0, char::len_utf8)) {
+        return Vec::new();
+    }
+    let all = heads.iter().map(|head| (head.range.clone(), head.end_of_line));
+    let mut views = vec![Plain::without(text, all)];
+    if heads.iter().any(|head| head.is_old) {
+        let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
+        let new = heads.iter().zip(ends).map(|(head, end)| {
+            let end = if head.is_old { end } else { head.range.end };
+            (head.range.start..end, head.end_of_line)
+        });
+        views.push(Plain::without(text, new));
+    }
+    views
+}
