@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::http::clean::clean_json;
 use crate::messages::passed::{Passed, SentMessage};
 use crate::messages::rules::estimate::Length;
-use crate::providers::answer::{Api, text};
+use crate::providers::answer::{Api, joined, text};
 use crate::types::value;
 
 /// A parsed request.
@@ -109,7 +109,7 @@ impl Asked {
             model: name_of(model)?,
             user_text: String::new(),
             choices: read.n.and_then(|n| n.as_u64()).unwrap_or(1),
-            system: read.system.or(read.instructions).map(|system| text(&system)),
+            system: read.system.or(read.instructions).map(|system| text(&system).into_owned()),
             passed: Passed {
                 has_more: !remembered.is_empty() || read.prompt.is_some_and(|prompt| prompt.is_object()),
                 ..Passed::default()
@@ -171,9 +171,10 @@ impl Asked {
         at: Option<Range<usize>>,
     ) {
         self.passed.has_more |= has_media(&message);
-        let length = Length::of(&lines(&message).join("\n"));
+        let length = Length::of_lines(&lines(&message));
         let begins = is_human(&message);
         let said = if begins { Some(own_text(&message["content"])) } else { said_beside_result(&message) };
+        let said = said.map(Cow::into_owned);
         let stays = is_of_system(&message) && !begins;
         self.is_agents_own |= stays && is_told_by_agent(&own_text(&message["content"]));
         let shows = message["content"].as_array().is_some_and(|parts| parts.iter().any(is_media));
@@ -290,41 +291,41 @@ fn is_added(content: &Value) -> bool {
 }
 
 /// Returns what a person says in a message with the result of a tool, as after an interruption of the tool.
-fn said_beside_result(message: &Value) -> Option<String> {
+fn said_beside_result(message: &Value) -> Option<Cow<'_, str>> {
     let content = &message["content"];
     Some(own_text(content)).filter(|said| is_of_user(message) && has_result(content) && !said.is_empty())
 }
 
 /// Returns the texts of a content that are a person's own, without those that an agent has added.
-fn own_text(content: &Value) -> String {
+fn own_text(content: &Value) -> Cow<'_, str> {
     let texts: Vec<_> = match content {
         Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
         content => content.as_str().into_iter().collect(),
     };
-    texts.into_iter().filter_map(said_in).collect::<Vec<_>>().join("\n")
+    joined(&texts.into_iter().filter_map(said_in).collect::<Vec<_>>())
 }
 
 /// Returns the texts of a message, of which its size is estimated. A call of a tool is a line of its own, as
 /// [`Length`] expects it. Pictures have no text.
-fn lines(message: &Value) -> Vec<String> {
+fn lines(message: &Value) -> Vec<Cow<'_, str>> {
     fn call(name: &Value, given: &Value) -> String {
         let given = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
         format!("{{\"name\": {name}, \"arguments\": {given}}}")
     }
-    fn collect(value: &Value, lines: &mut Vec<String>) {
+    fn collect<'a>(value: &'a Value, lines: &mut Vec<Cow<'a, str>>) {
         match value {
-            Value::String(text) => lines.push(text.clone()),
+            Value::String(text) => lines.push(text.into()),
             Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),
             Value::Object(_) => match value["type"].as_str().unwrap_or_default() {
-                "tool_use" | "custom_tool_call" => lines.push(call(&value["name"], &value["input"])),
-                "function_call" => lines.push(call(&value["name"], &value["arguments"])),
+                "tool_use" | "custom_tool_call" => lines.push(call(&value["name"], &value["input"]).into()),
+                "function_call" => lines.push(call(&value["name"], &value["arguments"]).into()),
                 "thinking" => collect(&value["thinking"], lines),
                 _ => {
                     for member in ["content", "text", "output"] {
                         collect(&value[member], lines);
                     }
                     for tool in value["tool_calls"].as_array().into_iter().flatten() {
-                        lines.push(call(&tool["function"]["name"], &tool["function"]["arguments"]));
+                        lines.push(call(&tool["function"]["name"], &tool["function"]["arguments"]).into());
                     }
                 }
             },

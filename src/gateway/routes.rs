@@ -182,15 +182,23 @@ async fn understood(
 ) -> Result<(axum::body::Bytes, Asked)> {
     let size = body.len();
     let (body, clean, values) = parsed(project, size, move || {
-        let mut clean = body.clone();
-        let replaced = clean_json(&mut clean)?;
-        let values = value::count(&clean);
-        Ok((body, (replaced > 0).then_some(clean), values))
+        let mut body = body;
+        body.shrink_to_fit();
+        // Only escapes are replaced, so that most bodies need no copy.
+        let clean = if memchr::memmem::find(&body, br"\u").is_some() {
+            let mut clean = body.clone();
+            (clean_json(&mut clean)? > 0).then_some(clean)
+        } else {
+            clean_json(&mut body)?;
+            None
+        };
+        let values = value::count(clean.as_ref().unwrap_or(&body));
+        Ok((body, clean, values))
     })
     .await?;
     // Besides the body and what is forwarded, there are the new message and all messages, which the statement that writes them
-    // has once more.
-    memory.hold_values(2 * size, values).await?;
+    // has once more. A message is read as a value, too, and written as the text that is hashed.
+    memory.hold_values(3 * size, values).await?;
     parsed(project, size, move || {
         let asked = Asked::read(api, json::utf8(clean.as_ref().unwrap_or(&body))?, session.as_deref())?;
         Ok((body.into(), asked))

@@ -411,6 +411,20 @@ mod tests {
         second.hold(50 << 10).await.expect("it grows by what is left");
     }
 
+    #[tokio::test]
+    async fn a_request_that_asks_for_a_little_more_any_number_of_times_holds_one_place() {
+        let budget = Budget::new(8 << 20);
+        let memory = Memory::begin(&mut Request::default(), &budget);
+        for bytes in 0..1_000 {
+            memory.hold(bytes * UNIT).await.expect("there is enough");
+        }
+        memory.set_project(&"p".into());
+        assert!(memory.try_hold(1_000 * UNIT));
+        assert_eq!((memory.places().len(), budget.held()), (1, 2_000 * UNIT));
+        memory.give_back();
+        assert_eq!(budget.held(), 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn of_requests_that_each_hold_what_the_others_wait_for_one_gets_it() {
         let budget = Budget::new(800 << 10);

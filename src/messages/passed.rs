@@ -65,14 +65,16 @@ impl SentMessage {
         message: Box<RawValue>,
     ) -> Self {
         let before = parent.map(|parent| parent.id);
-        let text = same_when_sent_again(value).to_string();
+        // As long as it was sent, so that it need not grow.
+        let mut text = Vec::with_capacity(message.get().len());
+        serde_json::to_writer(&mut text, &same_when_sent_again(value)).expect("a value is JSON");
         let session = session.unwrap_or_default().as_bytes();
         let after = before.as_ref().map_or(remembered.as_bytes(), |id| id.as_bytes());
         Self {
-            id: derived_id(&[session, after, text.as_bytes()]),
+            id: derived_id(&[session, after, &text]),
             parent: before,
             turn: parent.and_then(|parent| parent.turn),
-            content: derived_id(&[session, text.as_bytes()]),
+            content: derived_id(&[session, &text]),
             message,
         }
     }

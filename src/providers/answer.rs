@@ -443,20 +443,26 @@ fn parse(api: Api, json: &[u8]) -> Option<Value> {
 
 /// Returns the text of a message's content, which is a text or an array of parts, of which some say that the model refuses.
 #[must_use]
-pub fn text(content: &Value) -> String {
+pub fn text(content: &Value) -> Cow<'_, str> {
     match content {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.into(),
         Value::Array(parts) => {
             let texts =
                 parts.iter().filter_map(|part| part["text"].as_str().or_else(|| part["refusal"].as_str()));
-            texts.collect::<Vec<_>>().join("\n")
+            joined(&texts.collect::<Vec<_>>())
         }
-        _ => String::new(),
+        _ => "".into(),
     }
 }
 
+/// Returns texts as the lines of one. A single text is not copied.
+#[must_use]
+pub fn joined<'a>(texts: &[&'a str]) -> Cow<'a, str> {
+    if let [text] = texts { (*text).into() } else { texts.join("\n").into() }
+}
+
 /// Returns the text of a chat's message or of a piece of it: its content, or else the model's refusal to answer.
-fn said(message: &Value) -> String {
+fn said(message: &Value) -> Cow<'_, str> {
     let said = text(&message["content"]);
     if said.is_empty() { text(&message["refusal"]) } else { said }
 }

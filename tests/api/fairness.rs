@@ -207,7 +207,7 @@ async fn whatever_a_project_has_to_do_beside_another_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn a_large_body_waits_for_its_projects_turn_also_if_it_is_no_event() {
+async fn a_large_body_and_what_a_hook_reports_wait_for_their_projects_turn() {
     let service = two_projects_in_turn().await;
     let mut other = service.connection().await;
     let mut transaction = other.begin().await.expect("a transaction");
@@ -219,6 +219,12 @@ async fn a_large_body_waits_for_its_projects_turn_also_if_it_is_no_event() {
         let long = json!({"template_text": "x".repeat(20 << 10), "domain_name": "cbu"});
         service.put("/v1/prompt-templates/long", &long).await.expect(201);
     };
+    let hook = async {
+        service.blocked(1).await;
+        let report = json!({"hook_event_name": "PreToolUse", "session_id": "s", "tool_use_id": "t", "cwd": "/w",
+            "tool_name": "Grep", "tool_input": {"pattern": "login"}});
+        service.post("/v1/hooks/claude-code", &report).await.expect(200);
+    };
     let beside = async {
         service.blocked(1).await;
         // As long as it takes many other requests to be answered.
@@ -226,13 +232,18 @@ async fn a_large_body_waits_for_its_projects_turn_also_if_it_is_no_event() {
             let path = "/v1/generations/similar?intent=Create+a+fund";
             service.call(Method::GET, path, &QUIET, None).await.expect(200);
         }
-        let sql = "select count(*) from prompt_templates";
+        let sql = "select (select count(*) from prompt_templates) + (select count(*) from agent_threads)";
         let made: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
         assert_eq!(made, 0);
         transaction.commit().await.expect("released");
     };
-    let (list, (), ()) = futures_util::join!(list, template, beside);
+    let (list, (), (), ()) = futures_util::join!(list, template, hook, beside);
     list.expect(200);
+    eventually("the hook is learned from", async || {
+        let sql = "select count(*) from agent_threads";
+        sqlx::query_scalar::<_, i64>(sql).fetch_one(service.pool()).await.expect("a count") == 1
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -41,12 +41,20 @@ impl Length {
     /// Measures a message. A blank text is no message, and has no length.
     #[must_use]
     pub fn of(text: &str) -> Self {
-        if text.trim().is_empty() {
+        Self::of_lines(&[text])
+    }
+
+    /// Measures a message of several texts, each of which begins a line.
+    #[must_use]
+    pub fn of_lines(texts: &[impl AsRef<str>]) -> Self {
+        let texts = texts.iter().map(AsRef::as_ref);
+        if texts.clone().all(|text| text.trim().is_empty()) {
             return Self::default();
         }
         let (mut chars, mut spaces) = (0, 0);
         let [mut letters, mut wide, mut digits, mut marks, mut gaps] = [0_u32; 5];
-        for c in text.chars() {
+        let ends = std::iter::once("").chain(std::iter::repeat("\n"));
+        for c in texts.clone().zip(ends).flat_map(|(text, end)| end.chars().chain(text.chars())) {
             chars += 1;
             if c == ' ' || c == '\t' {
                 spaces += 1;
@@ -67,7 +75,7 @@ impl Length {
             };
             *count += 1;
         }
-        let calls = text.lines().filter(|line| line.starts_with(TOOL_CALL_TEXT)).count();
+        let calls = texts.flat_map(str::lines).filter(|line| line.starts_with(TOOL_CALL_TEXT)).count();
         let weights = [(letters, LETTER), (wide, WIDE), (digits, DIGIT), (marks, MARK), (gaps, GAP)];
         let units: f64 = weights.into_iter().map(|(count, weight)| f64::from(count) * weight).sum();
         Self { chars, units: MESSAGE + units + TOOL_CALL * calls as f64 }
