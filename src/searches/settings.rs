@@ -37,9 +37,8 @@ pub struct SearchSettings {
     #[schema(minimum = 1, maximum = 1_000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_fallback_reads: Option<u32>,
-    /// The names of the tools that search an index of files, with `*` for any characters, and `!` before the names of tools
-    /// that do not. The default is `mcp__ultrasync__jit_search` and `mcp__*search*`, without the tools that say in their
-    /// names that they search for something else: the web, documentation, issues, messages, and the like.
+    /// The names of the tools that search an index, with `*` for any characters, and `!` before those that do not. The default
+    /// is `mcp__ultrasync__jit_search` and `mcp__*search*`, without searches for web pages, issues and the like.
     #[arg(
         long = "learn-tools",
         env = "GLEANER_LEARN_TOOLS",

@@ -21,14 +21,14 @@ static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
         r#"[^\s|\\<>="']*?[:-][0-9]+[:-]"#,
         r#"[^\s|\\<>="':]+\.[a-z]{1,5}[:-]"#,
         // The name of a container, as `docker compose logs` and `kubectl logs` write it.
-        r#"[^\s|\\<>="']+[ \t]+\| ?"#,
+        r#"[^\s|\\<>="':]+[ \t]+\|[ \t]"#,
         r"\[[^\]\s]+\] ",
         r"[<>] ",
         r"(?:#|//) ?",
     ];
     let listed = LISTED.join("|");
     builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:(?:[ \t]|\\+t)*(?:{listed})){{0,2}}(?:[+~]|(?<old>-)|[ \t]+[+~-] )?"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:(?:[ \t]|\\+t)*(?:{listed})){{0,2}}(?:[+~]|(?<old>-))?(?:[ \t]+[+~-] )?"
     ))
 });
 

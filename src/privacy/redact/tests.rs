@@ -1067,6 +1067,9 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
         "  password: >-\n    …",
         "password:\n  …",
         "  \"--token\",\n  \"…\"",
+        "  API_KEY: |\n    …",
+        "const token =\n  process.env.TOKEN ||\n  \"…\";",
+        "  - --password\n  - …",
         "  apiKey:\n    \"…\",",
         "  set {\n    name  = \"auth.password\"\n    value = \"…\"\n  }",
     ];
