@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::client::{Answer, Client};
 use super::target::{Found, Missing, Target};
-use super::words;
+use super::{files, words};
 use crate::exports::Dataset;
 use crate::exports::datasets::{self, Entry};
 use crate::exports::export::Export as Extent;
@@ -280,7 +280,7 @@ impl Output {
         let Some(path) = path else {
             return Ok(Self::Standard);
         };
-        ensure!(!path.is_dir(), "{} is a folder; --output names the file to write", path.display());
+        let path = files::destination(&path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         ensure!(folder.is_dir(), "cannot write {}: there is no folder {}", path.display(), folder.display());
         let part = part_of(&path);

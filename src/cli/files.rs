@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use super::edit::Change;
 
@@ -54,6 +54,19 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// Returns the file that an option `--output` names, which is written under another name and then renamed. Symbolic links are
+/// followed, so that they stay. Anything but a regular file would be gone, such as a device.
+pub(super) fn destination(path: &Path) -> anyhow::Result<PathBuf> {
+    ensure!(!path.is_dir(), "{} is a folder; --output names the file to write", path.display());
+    let path = if path.is_symlink() { follow(path)? } else { path.to_owned() };
+    ensure!(
+        path.is_file() || !path.exists(),
+        "{} is not a regular file; --output would put one in its place",
+        path.display()
+    );
+    Ok(path)
 }
 
 /// Returns where a path leads, though the last of its symbolic links may lead to nothing yet.

@@ -253,7 +253,7 @@ impl Place {
     async fn download(&self, known: &Known, output: Option<PathBuf>) -> anyhow::Result<()> {
         ensure!(known.state == "complete", "the snapshot {} is {}", known.id, known.state);
         let output = match output {
-            Some(output) => output,
+            Some(output) => files::destination(&output)?,
             None => known.file_name()?,
         };
         let mut part = output.as_os_str().to_owned();

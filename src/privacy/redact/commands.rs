@@ -90,7 +90,7 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         // The address of a database in Go.
         (&["@tcp(", "@unix("], r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:tcp|unix)\("#.to_owned()),
-        (&["identified by"], format!(r"identified\s+by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
+        (&["identified by", "identified with"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
         // The default of a variable of Terraform that has the name of a secret.
         (
             &["variable \""],

@@ -37,25 +37,39 @@ const ANCHORS: &[&str] = &[
     "credential",
     "accesskey",
     "accountkey",
+    "account key",
     "adminkey",
+    "admin key",
     "appkey",
     "authkey",
+    "auth key",
     "clientkey",
+    "client key",
     "consumerkey",
     "deploykey",
+    "deploy key",
     "encryptionkey",
     "encryption.key",
+    "encryption key",
     "hmackey",
     "licensekey",
+    "license key",
     "masterkey",
+    "master key",
     "privatekey",
+    "private key",
     "rolekey",
     "serverkey",
+    "server key",
     "servicekey",
+    "service key",
     "sessionkey",
+    "session key",
     "sharedkey",
     "signingkey",
+    "signing key",
     "storagekey",
+    "storage key",
     "stripekey",
     "subscriptionkey",
     "_salt",
@@ -81,17 +95,17 @@ const ANCHORS: &[&str] = &[
 ];
 
 /// A name that is no secret's, although it looks like one.
-const OTHER_NAME: &str = "(?:(?:cache|dedupe?|foreign|idempotency|image|object|partition|primary|public|restore|row|sort|unique\
-    |websocket)\
-    [_-]?key|(?:cancellation|continuation|cursor|next|next[_-]page|sync)[_-]?token\
+const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|restore\
+    |row|sort|unique|verify|websocket)\
+    [_-]?key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
     |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:arn|count|length|name|path|size|type|uri|url\
     |version))";
 
 /// The ends of the names of secrets that may be in the plural or have more behind them, and of others. These expressions
 /// have hardly any upper limits on repetitions, with which the automata would be too large to be fast.
 const WORDS: &str = "password|passwd|passphrase|passcode|pwd|secret|token|api[_. -]?key|credential";
-const KEYS: &str = "(?:[_-]|access ?|account|admin|app|auth|client|consumer|deploy|encryption\\.?|hmac|license|master|private\
-    |role|secret[. ]?|server|service|session|shared|signing|storage|stripe|subscription)key|(?:_auth|_pat|_salt|\\bpsk|(?:\\b|_|bind)pw|bw_session)\\b";
+const KEYS: &str = "(?:[_-]|(?:access|account|admin|app|auth|client|consumer|deploy|encryption|hmac|license|master|private|role\
+    |secret|server|service|session|shared|signing|storage|stripe|subscription)[. ]?)key|(?:_auth|_pat|_salt|\\bpsk|(?:\\b|_|bind)pw|bw_session)\\b";
 /// What is behind the end of a name, in names such as `PASSWORD_2`, `API_KEY1` and `tokenValue`.
 const MORE: &str = "[0-9]*(?:[_-][a-z0-9_-]+|(?:key|value|string|prod|dev|test|staging|confirm|confirmation|repeat|again|old|new)[0-9]*)?";
 
@@ -123,9 +137,12 @@ pub(super) fn patterns() -> Vec<Pattern> {
 static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
     // The mark may be in brackets, in the argument of a call, also in a named one, or behind the prefix of a string.
     const OPENS: &str = r"(?:(?:[a-z_][a-z0-9_.:]*)?[(\[{]|-|<!\[cdata\[)\s*";
+    // The prefix of a string is short. Before a quotation mark at the end, a whole value of letters looks like one.
+    const PREFIX: &str = r"[a-z@$\#]{0,3}";
     const KEYWORD: &str = r"(?:default|default_?value|fallback)\s*[=:]\s*";
-    let quoted = format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD})?[a-z@$\#]*({QUOTE})(?:{QUOTE}?({QUOTE}))?");
-    let name = format!("(?:(?:{WORDS}|pass)s?{MORE}|{KEYS})");
+    let quoted = format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD})?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?");
+    // A key comes first, because `secret` is also the beginning of `secret key`.
+    let name = format!("(?:{KEYS}|(?:{WORDS}|pass)s?{MORE})");
     let signs = [
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
@@ -175,7 +192,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
             };
             match read {
-                Ok(value) if is_path(&text[value.clone()]) || is_time(&text[value.clone()]) => (),
+                Ok(value) if is_something_else(&text[value.clone()]) => (),
                 Ok(value) => {
                     at = value.end;
                     values.push(value);
@@ -188,6 +205,17 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
+}
+
+/// Returns whether a value is of a form that no secret has.
+fn is_something_else(value: &str) -> bool {
+    is_path(value) || is_time(value) || is_account(value)
+}
+
+/// Returns whether a value is the address of an account or a contract (ERC-55), which may be one of a token.
+fn is_account(value: &str) -> bool {
+    let digits = value.strip_prefix("0x").filter(|digits| digits.len() == 40);
+    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Returns whether a value is the path of a file: from a folder at the root, or up to the extension of a name. The number of
@@ -344,6 +372,7 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
             let padding = rest[token..].bytes().take_while(|byte| *byte == b'=').count();
             if token <= LONGEST_TOKEN
                 && is_very_random(&rest[..token])
+                && !is_account(&rest[..token])
                 && !is_other(&text[name.end()..at], rest)
             {
                 values.push(at..at + token + padding);

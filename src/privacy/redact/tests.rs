@@ -1055,6 +1055,41 @@ fn colors_hide_neither_names_nor_values_nor_tokens() {
 }
 
 #[test]
+fn a_value_of_letters_before_a_quotation_mark_is_no_prefix_of_a_string() {
+    let redactor = secrets();
+    let letters = drawn("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", 32, 1);
+    let hex = drawn("0123456789abcdef", 64, 2);
+    for (form, value) in [
+        ("\"POSTGRES_PASSWORD=…\",", &letters),
+        ("Environment=\"API_TOKEN=…\"", &letters),
+        ("--env 'DB_PASSWORD=…'", &letters),
+        ("token = rb\"…\"", &letters),
+        ("Private key: …", &hex),
+        ("- Secret key: …", &hex),
+        ("Encryption key: …", &hex),
+        ("signing key = '…'", &hex),
+        ("Master Key: …", &hex),
+        ("\"Secret Key\": \"…\"", &hex),
+        ("\"Secret Token\": \"…\"", &letters),
+        ("\"Token Secret\": \"…\"", &hex),
+        ("Deploy Key: …", &hex),
+        ("S3 Secret Key: …", &hex),
+    ] {
+        let text = form.replace('…', value);
+        assert_eq!(redacted(&redactor, &text), form.replace('…', "[redacted:secrets]"), "{form}");
+    }
+    for text in [
+        "USDC_TOKEN=0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
+        "Token deployed to: 0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
+        "Culture=neutral, PublicKeyToken=b77a5c561934e089",
+        "verify_key = '6c8dd1d4b1f24e0e8d2b5d2e8c1f3a907f6a5b4c3d2e1f00'",
+        "{\"nextPageToken\": \"CAUQAAdk3p9XyZq8LmN2vB7tR4w\"}",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
 fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
     let redactor = secrets();
     let value = random(32);

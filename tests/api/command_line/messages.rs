@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::process::Stdio;
 
 use serde_json::json;
@@ -101,9 +102,15 @@ fn files_that_cannot_be_read_or_written_are_named_with_the_reason() {
     let folder = folder();
     run(&mut command(&folder, "migrate"), 0);
     fs::create_dir(folder.path().join("taken")).expect("a folder");
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     for (line, expected) in [
         ("export training-pairs -o taken", "gleaner: taken is a folder; --output names the file to write\n"),
         ("export training-pairs -o none/rows", "gleaner: cannot write none/rows: there is no folder none\n"),
+        (
+            "export training-pairs -o pipe",
+            "gleaner: pipe is not a regular file; --output would put one in its place\n",
+        ),
         ("export training-pairs --limit 0", "gleaner: --limit must be 1 or more\n"),
         ("import none.jsonl", "gleaner: opening none.jsonl: No such file or directory\n"),
         ("import taken", "gleaner: opening taken: Is a directory\n"),
@@ -111,6 +118,11 @@ fn files_that_cannot_be_read_or_written_are_named_with_the_reason() {
         let complaint = complaint(&run(&mut command(&folder, line), 1));
         assert!(complaint.ends_with(expected), "{line}: {complaint}");
     }
+    assert!(fs::metadata(pipe).expect("it is there").file_type().is_fifo());
+    // A link stays, and leads to the rows.
+    symlink("rows", folder.path().join("link")).expect("a link");
+    run(&mut command(&folder, "export training-pairs -o link"), 0);
+    assert!(folder.path().join("link").is_symlink() && folder.path().join("rows").is_file());
 }
 
 #[test]

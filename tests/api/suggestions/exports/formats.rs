@@ -147,3 +147,12 @@ async fn bandit_decisions_need_logged_propensities_or_the_word_that_none_are_ass
     assert_eq!(column(&all, "p"), [json!([0.8, 0.2]), json!([0.5, 0.5])]);
     assert_eq!(column(&all, "_label_cost"), [json!(-1.0), json!(0.0)]);
 }
+
+#[tokio::test]
+async fn a_first_suggestion_with_the_text_of_the_one_that_was_accepted_costs_as_little() {
+    let service = Service::open().await;
+    let second = finished(1, &["make", "make"], &[0, 1], "make");
+    service.accept(&[with(second, &json!({"match_type": "exact", "accepted_index": 1}))]).await;
+    let rows = service.get(&format!("{RANKINGS}?format=vw-dsjson&assume_uniform=true")).await.rows();
+    assert_eq!(column(&rows, "_label_cost"), [json!(-1.0)]);
+}
