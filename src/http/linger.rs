@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// How long a client may send at most until its connection is closed, if it has no less time.
 const MOST: Duration = Duration::from_secs(10);
 /// The number of bytes that are read until others have their turn.
-const PIECE: usize = 16 << 10;
+const PIECE: usize = 32 << 10;
 
 /// A stream from which no more than a piece is read at a time. When it is dropped, it is not closed, but given to whoever made
 /// this value, if everything was sent on it.
