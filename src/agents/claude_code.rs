@@ -284,7 +284,9 @@ fn sent_meanwhile(attachment: Raw<'_>, prompt: &mut Option<String>) -> Vec<Activ
     let is_said = is(attachment.kind, "queued_command")
         && (attachment.command_mode.is_none() || is(attachment.command_mode, "prompt"))
         && (origin.kind.is_none() || is(origin.kind, "human"));
-    if is_said { prompted(attachment.prompt, prompt) } else { Vec::new() }
+    let activities = if is_said { prompted(attachment.prompt, prompt) } else { Vec::new() };
+    // The turn goes on, unless the person objects to what was found.
+    activities.into_iter().filter(|activity| *activity == Activity::Correction).collect()
 }
 
 /// Reads the content of a message from outside the agent. A text that a person has written is put into `prompt`.

@@ -95,7 +95,7 @@ fn a_prompt_is_what_a_person_says() {
 }
 
 #[test]
-fn what_a_person_sends_while_the_agent_works_is_a_prompt() {
+fn what_a_person_sends_while_the_agent_works_is_a_prompt_but_begins_no_turn() {
     let queued = |attachment: Value| {
         let line = json!({"type": "attachment", "sessionId": "s", "attachment": attachment});
         let entry = claude(&line);
@@ -107,7 +107,7 @@ fn what_a_person_sends_while_the_agent_works_is_a_prompt() {
         json!({"type": "queued_command", "prompt": text, "commandMode": "prompt", "origin": {"kind": "human"}}),
         json!({"type": "queued_command", "prompt": blocks, "commandMode": "prompt"}),
     ] {
-        assert_eq!(queued(attachment), (Some("find it".to_owned()), vec![Activity::Prompt]));
+        assert_eq!(queued(attachment), (Some("find it".to_owned()), vec![]));
     }
     let corrects = json!({"type": "queued_command", "prompt": "No, the other file."});
     assert_eq!(queued(corrects).1, [Activity::Correction]);
