@@ -176,13 +176,13 @@ async fn read(app: &App, kind: Kind, request: Request) -> Result<(Call, Vec<u8>)
 async fn understood(
     project: &Arc<str>,
     api: Api,
-    body: Vec<u8>,
+    mut body: Vec<u8>,
     session: Option<String>,
     memory: &Memory,
 ) -> Result<(axum::body::Bytes, Asked)> {
     let size = body.len();
     let (body, clean, values) = parsed(project, size, move || {
-        let mut body = body;
+        // It has grown as a vector does.
         body.shrink_to_fit();
         // Only escapes are replaced, so that most bodies need no copy.
         let clean = if memchr::memmem::find(&body, br"\u").is_some() {

@@ -32,6 +32,10 @@ static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// The number of lines that are read without what stands before them. What is kept of each would otherwise take many times as
+/// much memory as a text of short lines.
+pub(super) const MOST_LINES: usize = 100_000;
+
 /// The beginning of a line.
 struct Head {
     /// Where the end of the line before it is, and what stands before the line.
@@ -50,7 +54,7 @@ pub(super) fn views(text: &str) -> Vec<Plain> {
         end_of_line: found.name("end").map(|_| '\n'),
         is_old: found.name("old").is_some(),
     };
-    let heads: Vec<Head> = BEFORE.captures_iter(text).map(head).collect();
+    let heads: Vec<Head> = BEFORE.captures_iter(text).take(MOST_LINES).map(head).collect();
     if heads.iter().all(|head| head.range.len() == head.end_of_line.map_or(0, char::len_utf8)) {
         return Vec::new();
     }

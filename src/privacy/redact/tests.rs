@@ -1154,6 +1154,14 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
 }
 
 #[test]
+fn of_very_many_lines_the_first_are_read_without_what_stands_before_them() {
+    let text = "+a\n".repeat(3 * lines::MOST_LINES);
+    let views = lines::views(&text);
+    let lengths: Vec<_> = views.iter().map(|plain| plain.text.len()).collect();
+    assert_eq!(lengths, [text.len() - lines::MOST_LINES]);
+}
+
+#[test]
 fn a_secret_beside_the_identifier_of_its_key_is_replaced() {
     let redactor = secrets();
     let id = format!("AKIA{}", random(16).to_uppercase());
