@@ -18,6 +18,7 @@ use tower_http::timeout::TimeoutError;
 use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json, expect_few_values};
 use super::memory::{FREE, Memory};
+use super::pieces::Pieces;
 use super::strict::{MOST_ELEMENTS, Strict};
 use super::words;
 use crate::error::{Error, Result};
@@ -98,7 +99,7 @@ impl Body {
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let memory = Memory::of(request.extensions());
-    let mut bytes = Vec::new();
+    let mut pieces = Pieces::default();
     let (head, body) = request.into_parts();
     let mut body = Limited::new(body, limit);
     let begun = Instant::now();
@@ -118,7 +119,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
             memory.leave();
             waited = true;
             // A packed body may arrive without end and never contain anything.
-            timeout_at(begun + most_time(bytes.len()), body.frame()).await.map_err(|_| too_slow())?
+            timeout_at(begun + most_time(pieces.len()), body.frame()).await.map_err(|_| too_slow())?
         };
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| {
@@ -128,20 +129,14 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
             unreadable(&*error)
         })?;
         let Ok(data) = frame.into_data() else { continue };
-        expect_pace(begun, bytes.len())?;
-        if bytes.capacity() - bytes.len() < data.len() {
-            // It grows as a vector does, only that the memory is asked for before it is taken.
-            let capacity = (bytes.len() + data.len()).max(2 * bytes.capacity()).min(limit);
-            memory.hold(capacity).await?;
-            bytes.reserve_exact(capacity - bytes.len());
-        }
-        bytes.extend_from_slice(&data);
+        expect_pace(begun, pieces.len())?;
+        pieces.add(&data, &memory).await?;
     }
     if waited {
         Recheck::run(&head.extensions).await?;
         memory.enter_again().await?;
     }
-    Ok(Body { bytes, replaced, memory })
+    Ok(Body { bytes: pieces.join(), replaced, memory })
 }
 
 /// How long a body may take, however short it is.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
 use hyper::body::Incoming;
@@ -32,8 +32,7 @@ const SPARE: usize = 32;
 /// How long a connection beyond the most may take to send its one request.
 const SPARE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body. HTTP/2 allows
-/// 16 KiB.
+/// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body.
 const MOST_HEAD: u32 = 32 << 10;
 
 /// The maximum number of bytes that a head has at least, however many connections are open.
@@ -43,12 +42,21 @@ const LEAST_HEAD: u32 = 8 << 10;
 /// more are open.
 const HEADS: u32 = 32 << 20;
 
+/// The same numbers for each head of a request in HTTP/2, where 32 bytes are counted for each field (RFC 9113, section 6.5.2).
+/// Short fields take five times as much in memory, and there may be as many behind a body as before it.
+const MOST_HEAD_2: u32 = 16 << 10;
+const LEAST_HEAD_2: u32 = 4 << 10;
+const HEADS_2: u32 = HEADS / 8;
+
+/// The maximum number of fields of a head in HTTP/2. The library allows as many in HTTP/1.1.
+const MOST_FIELDS: usize = 100;
+
 /// The maximum number of concurrent requests on a connection in HTTP/2.
 const STREAMS: u32 = 32;
 
 /// The number of connections that may have so many. A client that leaves its responses unread takes memory for each of
 /// them, so that the more connections are open the fewer requests a new one may have.
-const WITH_ALL_STREAMS: u32 = 32;
+const WITH_ALL_STREAMS: u32 = 16;
 
 /// How many bytes of bodies a client may send in HTTP/2 before they are asked for. They are in no budget, so that each request of
 /// a new connection has fewer, the more connections are open, but at least as many as a frame.
@@ -105,23 +113,28 @@ pub async fn serve(
         let streams = share(STREAMS).clamp(1, STREAMS);
         let window = share(WINDOW).clamp(FRAME, WINDOW);
         let head = (HEADS / connections).clamp(LEAST_HEAD, MOST_HEAD) as usize;
+        let head_2 = (HEADS_2 / (connections * streams)).clamp(LEAST_HEAD_2, MOST_HEAD_2);
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
         let mut server = Builder::new(TokioExecutor::new());
         server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(head);
         let mut http2 = server.http2();
         http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(streams);
         http2.initial_connection_window_size(WINDOW).initial_stream_window_size(window);
-        http2.max_send_buf_size(FRAME as usize);
+        http2.max_send_buf_size(FRAME as usize).max_header_list_size(head_2);
         let routers = routers.clone();
         let asked = Arc::new(AtomicBool::new(false));
         let has_asked = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
+            let has_many_fields = request.headers().len() > MOST_FIELDS;
             let (mut request, unread) = Unread::of(request);
             request.extensions_mut().insert(ConnectInfo(address));
             // A connection that was opened while the server was starting goes on with what it serves then.
             let router = routers.borrow().clone();
             async move {
+                if has_many_fields {
+                    return Ok(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
+                }
                 if is_full && !PROBES.contains(&request.uri().path()) {
                     return Ok(refuse_full(&request));
                 }

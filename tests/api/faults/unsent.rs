@@ -69,3 +69,67 @@ async fn bodies_that_are_sent_before_they_are_asked_for_take_bounded_memory() {
     let taken = server.peak() - before;
     assert!(taken < 140 << 10, "{taken} KiB");
 }
+
+/// A frame of HTTP/2 (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).expect("a short frame").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), content].concat()
+}
+
+/// A field of a head that is sent as it is (RFC 7541, section 6.2.2).
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len()).expect("a short text");
+    [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
+}
+
+/// Reads a frame, and returns its kind and its content.
+async fn received(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.expect("a frame");
+    let mut content = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+    stream.read_exact(&mut content).await.expect("its content");
+    (head[3], content)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_of_very_many_fields_take_bounded_memory_while_their_bodies_do_not_come() {
+    const ENDS_HEAD: u8 = 4;
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const PING: u8 = 6;
+    const MOST_STREAMS: [u8; 2] = [0, 3];
+    for fields in [90, 440] {
+        let folder = folder();
+        let server = Server::start_within(&folder, ADDRESS_SPACE, &["--log", "off"]);
+        let before = server.peak();
+        let [method, scheme, path] = [(":method", "POST"), (":scheme", "http"), (":path", "/v1/generations")];
+        let mut head = [method, scheme, path].map(|(name, value)| field(name, value)).concat();
+        head.extend(field(":authority", &server.address));
+        head.extend(field("content-type", "application/json"));
+        head.extend((0..fields).flat_map(|number| field(&format!("{number:x}"), "")));
+        let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(SETTINGS, 0, 0, &[])].concat();
+        let connection = async |_| {
+            let mut stream = TcpStream::connect(&server.address).await.expect("connects");
+            stream.write_all(&begin).await.expect("sends");
+            let (kind, settings) = received(&mut stream).await;
+            assert_eq!(kind, SETTINGS);
+            let streams = settings.chunks(6).find(|setting| setting[..2] == MOST_STREAMS).expect("a maximum");
+            let request = |number: u8| {
+                let stream = 2 * u32::from(number) + 1;
+                [frame(HEADERS, ENDS_HEAD, stream, &head), frame(DATA, 0, stream, &[b' '; 1_000])].concat()
+            };
+            let requests: Vec<u8> = (0..streams[5]).flat_map(request).collect();
+            stream.write_all(&requests).await.expect("sends");
+            stream.write_all(&frame(PING, 0, 0, &[0; 8])).await.expect("sends");
+            // The answer to the last frame says that all were read.
+            while received(&mut stream).await.0 != PING {}
+            stream
+        };
+        let connections = join_all((0..CONNECTIONS).map(connection)).await;
+        assert_eq!(server.get("/v1/generations").await.0, 200);
+        let taken = server.peak() - before;
+        assert!(taken < 100 << 10, "{taken} KiB for {fields} fields");
+        drop(connections);
+    }
+}
