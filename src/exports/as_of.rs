@@ -32,9 +32,24 @@ async fn clock(db: &PgPool) -> Result<Timestamp> {
     Ok(sqlx::query_scalar("select clock_timestamp()").fetch_one(db).await?)
 }
 
+/// Returns when the oldest write in progress began, if there is one. Fails if that cannot be known.
 async fn oldest_write(db: &PgPool, project: &str) -> Result<Option<Timestamp>> {
-    let sql = "select min(xact_start) from pg_stat_activity where application_name in ($1, $2) and datname = current_database()";
-    Ok(sqlx::query_scalar(sql).bind(WRITER_NAME).bind(writer_name(project)).fetch_one(db).await?)
+    // Postgres shows the transactions of other roles only to who may see them, and none if it does not keep track of them.
+    const SQL: &str = "
+        select min(xact_start), coalesce(bool_or(state is null or state = 'disabled'), false)
+        from pg_stat_activity where application_name in ($1, $2) and datname = current_database()";
+    for _ in 0..LOOKS {
+        let query = sqlx::query_as(SQL).bind(WRITER_NAME).bind(writer_name(project));
+        // A connection that is new has no state for a moment.
+        if let (oldest, false) = query.fetch_one(db).await? {
+            return Ok(oldest);
+        }
+        sleep(PAUSE).await;
+    }
+    Err(Error::Unavailable(
+        "the writes in progress cannot be seen: the database must have track_activities on, and a server's role must be in \
+         pg_read_all_stats if other servers have other roles",
+    ))
 }
 
 /// Refuses an `as_of`, as the parameter with this pointer, that is so far in the future that nobody waits for it. Only the

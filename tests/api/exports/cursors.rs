@@ -176,3 +176,20 @@ async fn an_export_as_of_a_moment_that_is_near_begins_then() {
     let (answer, ()) = tokio::join!(service.get(&path), service.accept(&meanwhile));
     assert_eq!(answer.rows().len(), 2);
 }
+
+#[tokio::test]
+async fn an_export_does_not_begin_while_a_writers_transactions_cannot_be_seen() {
+    use sqlx::{ConnectOptions as _, Executor as _};
+
+    let service = Service::open().await;
+    let options = service.options.clone().application_name("gleaner-writer");
+    let mut hidden = options.connect().await.expect("connects");
+    // Of other roles, too, Postgres tells no more than the names of their connections.
+    hidden.execute("set track_activities = off").await.expect("is set");
+    let path = format!("{TRAINING}?split=train");
+    let refused = service.get(&path).await.expect(503);
+    let detail = refused["detail"].as_str().expect("a sentence");
+    assert!(detail.starts_with("the writes in progress cannot be seen"), "{detail}");
+    hidden.execute("set track_activities = on").await.expect("is set");
+    assert_eq!(service.get(&path).await.status, 200);
+}
