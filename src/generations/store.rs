@@ -1,6 +1,6 @@
 //! How generation logs are read and erased. [`write`](super::write) writes them.
 
-use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating, pairs};
@@ -34,6 +34,11 @@ const SELECT: &str = "
         from attempts a where a.project = g.project and a.generation_id = g.id
     ) t
     where g.project = ";
+
+/// The columns of attempts that are shown. Each query names the columns that it returns, because a newer server may add
+/// others while an older one runs.
+const ATTEMPT: &str = "id, attempt, timestamp, prompt_template, prompt_template_version, prompt_text, raw_response, extracted_dsl, parse_result,
+    lint_result, compile_result, latency_ms, input_tokens, output_tokens, metadata";
 
 /// The filter of a list of generation logs.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -164,8 +169,10 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Resul
     let Some(mut generation) = found else {
         return Ok(None);
     };
-    let sql = "select * from attempts where project = $1 and generation_id = $2 order by attempt";
-    let attempts = rows::parts(sqlx::query(sql).bind(project).bind(id), &mut *snapshot, memory).await?;
+    let sql =
+        format!("select {ATTEMPT} from attempts where project = $1 and generation_id = $2 order by attempt");
+    let attempts =
+        rows::parts(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id), &mut *snapshot, memory).await?;
     generation.iterations = Some(attempts);
     Ok(Some(generation))
 }
@@ -178,8 +185,9 @@ pub async fn attempt(
     number: i32,
     memory: &Memory,
 ) -> Result<Option<Attempt>> {
-    let sql = "select * from attempts where project = $1 and generation_id = $2 and attempt = $3";
-    rows::one(sqlx::query(sql).bind(project).bind(id).bind(number), db, memory).await
+    let sql =
+        format!("select {ATTEMPT} from attempts where project = $1 and generation_id = $2 and attempt = $3");
+    rows::one(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id).bind(number), db, memory).await
 }
 
 /// The number of records erased.

@@ -13,6 +13,7 @@ mod gateway;
 mod generations;
 mod hook;
 mod index;
+mod later_columns;
 mod mcp;
 mod memories;
 mod messages;

@@ -73,7 +73,8 @@ pub(in crate::generations) async fn find(
     template_id: &str,
     version: Option<i32>,
 ) -> Result<Option<Template>> {
-    let sql = "select * from prompt_templates where project = $1 and template_id = $2 and version = coalesce($3, version)
+    let sql = "select template_id, version, template_text, domain_name, description, created_at, deprecated_at
+               from prompt_templates where project = $1 and template_id = $2 and version = coalesce($3, version)
                order by version desc limit 1";
     Ok(sqlx::query_as(sql).bind(project).bind(template_id).bind(version).fetch_optional(db).await?)
 }
@@ -110,7 +111,9 @@ pub(in crate::generations) async fn list(
     page: &PageRequest,
 ) -> Result<Page<Template>> {
     let mut query = QueryBuilder::new(
-        "select * from (select distinct on (template_id) * from prompt_templates where project = ",
+        "select * from (
+            select distinct on (template_id) template_id, version, template_text, domain_name, description, created_at, deprecated_at
+            from prompt_templates where project = ",
     );
     query.push_bind(project.to_owned()).push(" order by template_id, version desc) newest where true");
     if let Some(domain_name) = &filter.domain_name {
