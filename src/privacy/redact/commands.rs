@@ -60,7 +60,7 @@ fn arguments(text: &str) -> Vec<Range<usize>> {
 
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
-    let patterns: [(&'static [&'static str], String); 13] = [
+    let patterns: [(&'static [&'static str], String); 16] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
@@ -68,20 +68,23 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         (
             &["curl"],
-            format!(r#"(?:\b|{CODE})curl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user){THEN}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
+            format!(r#"(?:(?-u:\b)|{CODE})curl{ARGUMENTS}(?:-[a-z]*u|--(?:proxy-)?user){THEN}[^\s:"'\\]*:([^\s"'\\/][^\s"'\\]{{7,}})"#),
         ),
-        (&["mysql", "mariadb"], format!(r"(?:\b|{CODE})(?:mysql|mariadb)[a-z-]*{ARGUMENTS}(?:-p|--password=){QUOTE}{PASSWORD}")),
-        (&["sshpass"], format!(r#"(?:\b|{CODE})sshpass(?:\\*["']\s*,)?\s*{QUOTE}-p{THEN}{PASSWORD}"#)),
+        (&["mysql", "mariadb"], format!(r"(?:(?-u:\b)|{CODE})(?:mysql|mariadb)[a-z-]*{ARGUMENTS}(?:(?-i:-p)|--password=){QUOTE}{PASSWORD}")),
+        (&["sshpass"], format!(r#"(?:(?-u:\b)|{CODE})sshpass(?:\\*["']\s*,)?\s*{QUOTE}-p{THEN}{PASSWORD}"#)),
+        (&["redis-cli"], format!(r"redis-cli{ARGUMENTS}(?-i:-a){THEN}{PASSWORD}")),
+        (&["mongo"], format!(r"(?:(?-u:\b)|{CODE})mongo[a-z]*{ARGUMENTS}(?-i:-p){THEN}{PASSWORD}")),
+        (&["ldap"], format!(r"(?:(?-u:\b)|{CODE})ldap[a-z]+{ARGUMENTS}(?-i:-w){THEN}{PASSWORD}")),
         (
-            &["redis-cli", "mongo", "ldap", "sqlcmd", "unzip", "mosquitto_"],
-            format!(r"(?:\b|{CODE})(?:redis-cli|mongo[a-z]*|ldap[a-z]+|sqlcmd|unzip|mosquitto_[ps]ub){ARGUMENTS}-[apw]{THEN}{PASSWORD}"),
+            &["sqlcmd", "unzip", "mosquitto_"],
+            format!(r"(?:(?-u:\b)|{CODE})(?:sqlcmd|unzip|mosquitto_[ps]ub){ARGUMENTS}(?-i:-P){THEN}{PASSWORD}"),
         ),
         (
             &[" login ", "\"login", "'login"],
             format!(r#"[\s"']login\\*[\s"'](?:{ARGUMENTS})??-p{THEN}{PASSWORD}"#),
         ),
         // The words of .netrc and of the configuration of Redis.
-        (&["password ", "requirepass ", "masterauth "], format!(r"(?:(?:\b|{CODE})password|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
+        (&["password ", "requirepass ", "masterauth "], format!(r"(?:(?:(?-u:\b)|{CODE})password|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
         // A line of .pgpass, also in a string.
         (
             &[":5432:", ":5433:", ":6432:", ":*:"],
@@ -90,7 +93,7 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         // The address of a database in Go.
         (&["@tcp(", "@unix("], r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:tcp|unix)\("#.to_owned()),
-        (&["identified by", "identified with"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
+        (&["identified"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
         // The default of a variable of Terraform that has the name of a secret.
         (
             &["variable \""],
@@ -99,7 +102,7 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         // The private members of a JSON Web Key (RFC 7518, section 6), which are strings.
         (
-            &["kty\"", "kty\\"],
+            &["kty\"", "kty'", "kty\\"],
             r#"["'](?:d|dp|dq|k|p|q|qi)\\*["']\s*:\s*\\*["']([a-z0-9_-]{16,})"#.to_owned(),
         ),
         // Keys of clients and credentials of registries, which are in base64.

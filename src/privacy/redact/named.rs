@@ -5,94 +5,101 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Match, Regex};
 
 use super::random::{is_random, is_very_random};
 use super::{Pattern, builtin};
 
-/// The texts of which each name of a secret has one.
-const ANCHORS: &[&str] = &[
+/// Words before `key` in the names of secrets.
+pub(super) const KEY_WORDS: [&str; 39] = [
+    "access",
+    "account",
+    "admin",
+    "aes",
+    "anthropic",
+    "app",
+    "auth",
+    "aws",
+    "azure",
+    "cipher",
+    "client",
+    "consumer",
+    "crypto",
+    "deploy",
+    "encryption",
+    "firebase",
+    "gemini",
+    "google",
+    "hmac",
+    "jwt",
+    "license",
+    "maps",
+    "master",
+    "openai",
+    "pgp",
+    "priv",
+    "private",
+    "role",
+    "rsa",
+    "secret",
+    "sendgrid",
+    "server",
+    "service",
+    "session",
+    "shared",
+    "signing",
+    "ssh",
+    "storage",
+    "stripe",
+];
+
+/// Texts that most names of secrets have, besides those with [`KEY_WORDS`] and [`SHORT`].
+const LONG: &[&str] = &[
     "_pass",
     "-pass",
-    "pass=",
-    "pass =",
-    "pass:",
-    "pass\"",
-    "pass'",
-    "pass\\",
+    "pass_",
+    "pass1",
+    "pass2",
     "password",
     "passwd",
     "passphrase",
+    "passcode",
     "pwd",
     "secret",
+    "securestring",
     "token",
-    "apikey",
     "api_key",
     "api-key",
+    "apikey",
     "api key",
     "api.key",
     "_key",
     "-key",
-    "access key",
     "credential",
-    "accesskey",
-    "accountkey",
-    "account key",
-    "adminkey",
-    "admin key",
-    "appkey",
-    "authkey",
-    "auth key",
-    "clientkey",
-    "client key",
-    "consumerkey",
-    "deploykey",
-    "deploy key",
-    "encryptionkey",
-    "encryption.key",
-    "encryption key",
-    "hmackey",
-    "licensekey",
-    "license key",
-    "masterkey",
-    "master key",
-    "privatekey",
-    "private key",
-    "rolekey",
-    "serverkey",
-    "server key",
-    "servicekey",
-    "service key",
-    "sessionkey",
-    "session key",
-    "sharedkey",
-    "signingkey",
-    "signing key",
-    "storagekey",
-    "storage key",
-    "stripekey",
+    "creds",
     "subscriptionkey",
+    "subscription key",
+    "supabasekey",
+    "twiliokey",
     "_salt",
-    "_pat=",
-    "_pat =",
-    "_pat:",
-    "_pat\"",
-    "_pat'",
-    "_auth=",
-    "_auth =",
-    "_auth:",
-    "_auth\"",
-    "_auth'",
     "psk",
-    "passcode",
-    "pw=",
-    "pw =",
-    "pw:",
-    "pw\"",
-    "pw'",
-    "bindpw",
     "bw_session",
 ];
+
+/// Names that are also beginnings of words, and what may be behind them in a name's place.
+const SHORT: [&str; 4] = ["pass", "pw", "_auth", "_pat"];
+const BEHIND_SHORT: [&str; 19] =
+    [" ", "\t", "=", ":", "\"", "'", "`", "\\", ">", "(", ")", "[", "]", "{", ",", ";", "|", "?", "&"];
+
+/// Returns the texts of which each name of a secret has one.
+fn anchors() -> Vec<&'static str> {
+    static ANCHORS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let keys = KEY_WORDS.iter().flat_map(|word| ["", ".", " "].map(|sign| format!("{word}{sign}key")));
+        let short = SHORT.iter().flat_map(|name| BEHIND_SHORT.map(|behind| format!("{name}{behind}")));
+        keys.chain(short).chain(LONG.iter().map(|&name| name.to_owned())).collect()
+    });
+    ANCHORS.iter().map(String::as_str).collect()
+}
 
 /// A name that is no secret's, although it looks like one.
 const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|restore\
@@ -101,13 +108,26 @@ const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|ide
     |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:arn|count|length|name|path|size|type|uri|url\
     |version))";
 
-/// The ends of the names of secrets that may be in the plural or have more behind them, and of others. These expressions
-/// have hardly any upper limits on repetitions, with which the automata would be too large to be fast.
-const WORDS: &str = "password|passwd|passphrase|passcode|pwd|secret|token|api[_. -]?key|credential";
-const KEYS: &str = "(?:[_-]|(?:access|account|admin|app|auth|client|consumer|deploy|encryption|hmac|license|master|private|role\
-    |secret|server|service|session|shared|signing|storage|stripe|subscription)[. ]?)key|(?:_auth|_pat|_salt|\\bpsk|(?:\\b|_|bind)pw|bw_session)\\b";
+/// The ends of the names of secrets that may have anything behind them. These expressions have hardly any upper limits on
+/// repetitions, with which the automata would be too large to be fast.
+const WORDS: &str =
+    "password|passwd|pass_?phrase|passcode|pwd|secret|securestring|token|api[_. -]?key|credential|creds";
+
+/// Returns the expression of the ends of other names of secrets, which have no more than [`KEY_MORE`] behind them.
+fn keys() -> String {
+    let words = KEY_WORDS.join("|");
+    format!(
+        r"(?:[_-]|(?:{words}|subscription|supabase|twilio)[. ]?)keys?{KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|bw_session)\b"
+    )
+}
+
+/// What is behind `key` in names such as `ENCRYPTION_KEY_BASE64` and `STRIPE_KEY_LIVE`.
+const KEY_MORE: &str = "(?:[_-]?(?:v?[0-9]+|b64|base64|content|data|dev|hex|json|live|local|new|old|pem|primary|prod|production|secondary\
+    |staging|string|test))*";
 /// What is behind the end of a name, in names such as `PASSWORD_2`, `API_KEY1` and `tokenValue`.
 const MORE: &str = "[0-9]*(?:[_-][a-z0-9_-]+|(?:key|value|string|prod|dev|test|staging|confirm|confirmation|repeat|again|old|new)[0-9]*)?";
+/// What is behind a word of [`WORDS`] in names such as `tokenGithub`, `tokens.github` and `tokens["github"]`.
+const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*)?(?:\.[a-z0-9_]+|\[["'][a-z0-9_-]+["']\])?"#;
 
 /// A quotation mark, also in the escapes of code, HTML and addresses.
 const QUOTE: &str = r#"(?:\\*["'`]|&quot;|&\#3[49];|%(?:25)*2[27])"#;
@@ -117,46 +137,63 @@ const TYPE: &str = r#"(?u:[^\s=:;,"`])+"#;
 
 /// Returns the patterns of values behind names.
 pub(super) fn patterns() -> Vec<Pattern> {
+    let keys = keys();
     let value_first = format!(
-        r#"\bvalue{QUOTE}\s*:\s*{QUOTE}((?u:[^\s"'\\]){{8,}}){QUOTE}\s*,\s*{QUOTE}(?:key|name){QUOTE}\s*:\s*{QUOTE}[a-z0-9_./-]*(?:{WORDS}|{KEYS})"#
+        r#"\bvalue{QUOTE}\s*:\s*{QUOTE}((?u:[^\s"'\\]){{8,}}){QUOTE}\s*,\s*{QUOTE}(?:key|name){QUOTE}\s*:\s*{QUOTE}[a-z0-9_./-]*(?:{WORDS}|{keys})"#
+    );
+    // What was typed into a field, and what was wrong with a value, in objects of JSON that name the field in a string.
+    let described = format!(
+        r#"(?:{WORDS}){MORE}(?: [a-z0-9_-]+)*{QUOTE}\]?\s*,(?:\s*{QUOTE}[a-z]+{QUOTE}\s*:\s*{QUOTE}?[a-z0-9_.\# -]*{QUOTE}?\s*,){{0,3}}\s*{QUOTE}(?:text|value|received){QUOTE}\s*:\s*{QUOTE}((?u:[^\s"'\\]){{8,}}){QUOTE}"#
+    );
+    // An error of pydantic, whose first line is the name of a setting.
+    let wrong = format!(
+        r#"(?:{keys}|(?:{WORDS}){MORE})\r?\n(?u:[^\n])*?\binput_value=["']((?u:[^\s"'\\]){{8,}})["']"#
     );
     vec![
-        Pattern::values(ANCHORS, values).on_two_lines(),
-        // A list of names and values, in which the value is first.
-        Pattern::matches(&["value\"", "value\\"], &format!("(?i-u){value_first}"), is_random).on_two_lines(),
-        // The keys of a storage account of Azure.
+        Pattern::values(&anchors(), values).on_two_lines(),
         Pattern::matches(
-            &["keyname"],
-            r#"(?i)keyname[\\"]+\s*:\s*[\\"]+key[12][^{}]*?value[\\"]+\s*:\s*[\\"]+([a-z0-9+/=]{40,})"#,
+            &["text\"", "text\\", "value\"", "value\\", "received\"", "received\\"],
+            &format!("(?i-u){described}"),
             is_random,
         ),
+        Pattern::matches(&["input_value="], &format!("(?i-u){wrong}"), is_random).on_two_lines(),
+        // A list of names and values, in which the value is first.
+        Pattern::matches(&["value\"", "value'", "value\\"], &format!("(?i-u){value_first}"), is_random)
+            .on_two_lines(),
     ]
 }
 
 /// The expressions that end where a value begins. The groups are its quotation marks, if it has some.
 static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
-    // The mark may be in brackets, in the argument of a call, also in a named one, or behind the prefix of a string.
-    const OPENS: &str = r"(?:(?:[a-z_][a-z0-9_.:]*)?[(\[{]|-|<!\[cdata\[)\s*";
+    // The mark may be in brackets, in the argument of one or several calls, also in a named one, or behind the prefix of a
+    // string.
+    const OPENS: &str = r"(?:(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*)*)?[(\[{]|-|<!\[cdata\[)\s*";
     // The prefix of a string is short. Before a quotation mark at the end, a whole value of letters looks like one.
     const PREFIX: &str = r"[a-z@$\#]{0,3}";
-    const KEYWORD: &str = r"(?:default|default_?value|fallback)\s*[=:]\s*";
-    let quoted = format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD})?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?");
+    const KEYWORD: &str = r#"(?:(?:(?:[a-z_]+\s*=\s*)?[a-z0-9_."'\[\]]+\s*,\s*){0,2}(?:default|default_?value|fallback)\s*[=:]|-string\s|string(?:\([0-9]+\))?\s)\s*"#;
+    let quoted =
+        format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD}(?:{OPENS})?)?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?");
     // A key comes first, because `secret` is also the beginning of `secret key`.
-    let name = format!("(?:{KEYS}|(?:{WORDS}|pass)s?{MORE})");
+    let keys = keys();
+    let name = format!("(?:{keys}|(?:{WORDS})s?{MORE}{OF}|pass{MORE})");
     let signs = [
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
             r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
-            // The type is between the name and the sign.
-            typed = format_args!(r"(?:\[[0-9]*\])?\??(?:(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?)?[ \t]*="),
-            sign = format_args!(r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|[!=]?==?|:(?:\*\*)?|%(?:25)*3[AD])"),
+            // The type, which may be one of several, or the methods of a property are between the name and the sign.
+            typed = format_args!(
+                r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
+            ),
+            sign = format_args!(
+                r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|(?:\|\||&&|\?\??)=|[!=]?==?|:(?:\*\*)?|(?u:：)|%(?:25)*3[AD])"
+            ),
             // Also as a block of YAML, a list, or a section of XML.
             bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
             argument = format_args!(
-                r"(?:{QUOTE}?\s?[,(]|{QUOTE}?\s|{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:)|\.unwrap_or(?:_else)?\((?:\|_\|)?))"
+                r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|\.unwrap_or(?:_else)?\((?:\|_\|)?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
             ),
-            pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\bvalue{QUOTE}?\s*[:=]"),
+            pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\b(?:[a-z]+:|parameter)?value{QUOTE}?\s*[:=]"),
             element = format_args!(r"(?:{QUOTE}?>|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"),
         ),
         // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
@@ -174,21 +211,23 @@ fn values(text: &str) -> Vec<Range<usize>> {
         let mut at = 0;
         while let Some(found) = sign.captures_at(text, at) {
             at = found.get_match().end();
-            if found.name("other").is_some() {
+            // A path in code has two colons.
+            let is_path = found.get_match().as_str().ends_with(':') && text[at..].starts_with(':');
+            if is_path || found.name("other").is_some() {
+                continue;
+            }
+            if found.name("attributes").is_some() {
+                // Between a name and the content of its element are other names.
+                values.extend(content(text, at).and_then(|content| bare(text, content).ok()));
                 continue;
             }
             let mut marks = found.iter().skip(1).flatten();
-            let read = if found.name("attributes").is_some() {
-                let Some(content) = content(text, at) else { continue };
-                at = content;
-                bare(text, at)
-            } else {
-                match (marks.next(), marks.next()) {
-                    (None, _) => bare(text, at),
-                    (Some(mark), None) => quoted(text, at, mark.as_str()),
-                    // The value may begin with the second mark, or each of its ends may have two.
-                    (Some(outer), Some(inner)) => quoted(text, outer.end(), outer.as_str())
-                        .or_else(|_| quoted(text, at, inner.as_str())),
+            let read = match (marks.next(), marks.next()) {
+                (None, _) => bare(text, at),
+                (Some(mark), None) => quoted(text, at, mark.as_str()),
+                // The value may begin with the second mark, or each of its ends may have two.
+                (Some(outer), Some(inner)) => {
+                    quoted(text, outer.end(), outer.as_str()).or_else(|_| quoted(text, at, inner.as_str()))
                 }
             };
             match read {
@@ -209,7 +248,22 @@ fn values(text: &str) -> Vec<Range<usize>> {
 
 /// Returns whether a value is of a form that no secret has.
 fn is_something_else(value: &str) -> bool {
-    is_path(value) || is_time(value) || is_account(value)
+    is_path(value) || is_time(value) || is_account(value) || is_type(value) || is_number(value)
+}
+
+/// Returns whether a value is the name of a type of keys, as behind the name of a variable.
+fn is_type(value: &str) -> bool {
+    const ENDS: [&str; 8] = ["Config", "Header", "Key", "KeyPair", "Pair", "Scheme", "Secret", "Token"];
+    let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
+    name.bytes().all(is_of_name) && ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Returns whether a value is a number of at most 64 bits, as languages write it.
+fn is_number(value: &str) -> bool {
+    let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X"));
+    let digits = digits.map(|digits| digits.trim_end_matches(['u', 'U', 'l', 'L', 'n', ';', ',', ')']));
+    digits.is_some_and(|digits| digits.len() <= 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Returns whether a value is the address of an account or a contract (ERC-55), which may be one of a token.
@@ -255,6 +309,8 @@ fn beginning(text: &str, bytes: usize) -> &str {
 
 /// Returns where the content begins of an element of XML in whose attributes a position is.
 fn content(text: &str, at: usize) -> Option<usize> {
+    let before = &text[text.floor_char_boundary(at.saturating_sub(LONGEST))..at];
+    before.rfind(['<', '>']).filter(|tag| before[*tag..].starts_with('<'))?;
     let rest = beginning(&text[at..], LONGEST);
     let end = rest.find(['<', '>', '\n']).filter(|end| rest[*end..].starts_with('>'))?;
     let content = rest[end + 1..].trim_start();
@@ -350,29 +406,35 @@ fn run(text: &str) -> Option<usize> {
 /// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
 const NEAR: usize = 80;
 const LONGEST_TOKEN: usize = 200;
+/// The maximum number of words in the head of a column of a table.
+const MOST_WORDS: usize = 3;
 /// The maximum number of bytes of [`OTHER_NAME`].
 const LONGEST_OTHER: usize = 24;
 
-/// Adds the tokens that hardly anything but secrets looks like, wherever they are behind a name in the same line.
+/// Adds the tokens that hardly anything but secrets looks like, and strings of hexadecimal digits, wherever they are behind a
+/// name in the same line.
 fn near(text: &str, values: &mut Vec<Range<usize>>) {
     static NAME: LazyLock<Regex> =
-        LazyLock::new(|| builtin(&format!(r"(?i-u)(?:(?:{WORDS}|[_-]pass){MORE}|{KEYS})\b")));
+        LazyLock::new(|| builtin(&format!(r"(?i-u)(?:(?:{WORDS}|[_-]pass){MORE}|{})\b", keys())));
     static OTHER: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?i-u){OTHER_NAME}$")));
-    let mut read = 0;
-    for name in NAME.find_iter(text) {
+    let is_secret = |name: &Match<'_>| {
         let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));
-        if OTHER.is_match(&text[end..name.end()]) {
-            continue;
-        }
+        !OTHER.is_match(&text[end..name.end()])
+    };
+    let mut names = NAME.find_iter(text).filter(is_secret).peekable();
+    let mut read = 0;
+    while let Some(name) = names.next() {
         let line = name.end() + reach(&text[..name.end()], beginning(&text[name.end()..], NEAR));
+        // What is behind the next name belongs to that.
+        let end = names.peek().map_or(line, |next| next.start().min(line));
         let mut at = read.max(name.end());
-        while at < line {
+        while at < end {
             let rest = &text[at..];
             let token = rest.find(|c: char| !is_of_token(c)).unwrap_or(rest.len());
             let padding = rest[token..].bytes().take_while(|byte| *byte == b'=').count();
             if token <= LONGEST_TOKEN
-                && is_very_random(&rest[..token])
-                && !is_account(&rest[..token])
+                && (is_very_random(&rest[..token]) || is_string_of_digits(text, at..at + token))
+                && !is_something_else(&rest[..token])
                 && !is_other(&text[name.end()..at], rest)
             {
                 values.push(at..at + token + padding);
@@ -385,6 +447,17 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
     }
 }
 
+/// Returns whether a part of a text is a string of at least 32 hexadecimal digits, between quotation marks.
+fn is_string_of_digits(text: &str, part: Range<usize>) -> bool {
+    const MARKS: [char; 3] = ['"', '\'', '`'];
+    let digits = &text[part.clone()];
+    digits.len() >= 32
+        && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && is_random(digits)
+        && text[..part.start].ends_with(MARKS)
+        && text[part.end..].trim_start_matches('\\').starts_with(MARKS)
+}
+
 /// Returns how much of what is behind a name belongs to it: the rest of the line, the row below the head of a table, and
 /// the next members of an object in JSON.
 fn reach(before: &str, text: &str) -> usize {
@@ -392,8 +465,12 @@ fn reach(before: &str, text: &str) -> usize {
     let rest = lines.next().unwrap_or_default();
     let start = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
     let head = [start.rsplit('\n').next().unwrap_or_default(), rest].concat();
-    let is_head = (head.contains([',', ';', '\t', '|']) || head.contains("  "))
-        && head.chars().all(|c| c.is_ascii_alphabetic() || ",;|_ \t\r\n".contains(c));
+    let is_cell = |cell: &str| {
+        cell.split_whitespace().count() <= MOST_WORDS
+            && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_.-#()*\"' \r\n".contains(c))
+    };
+    let cells = || head.split([',', ';', '\t', '|', '│']).flat_map(|cell| cell.split("  "));
+    let is_head = cells().nth(1).is_some() && cells().all(is_cell);
     let is_member =
         |line: &str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
     let more = lines.enumerate().take_while(|(number, line)| *number < 2 && (is_member(line) || is_head));
@@ -416,7 +493,13 @@ fn is_other(before: &str, token: &str) -> bool {
     let is_said = (sign.ends_with(": ") || sign.ends_with(" = "))
         && !sign.contains(['"', '\'', '`'])
         && !said.trim_end_matches(' ').ends_with([',', ';', '{', '(', '[', '|', '&', '"', '\'', '\n']);
+    // What is before a colon may also be the first of two values of which one is chosen.
+    let is_choice = sign.contains(':')
+        && said
+            .trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "_.".contains(c))
+            .trim_end()
+            .ends_with('?');
     let name = name.to_ascii_lowercase();
-    let is_value = name.is_empty() || name.ends_with("value") || name.ends_with("default");
+    let is_value = is_choice || name.is_empty() || name.ends_with("value") || name.ends_with("default");
     token.starts_with("sha") || !is_value && !is_said
 }

@@ -2,7 +2,7 @@
 //! names before them.
 
 use super::random::{is_random, is_varied, is_very_random};
-use super::{CODE, Pattern, always, commands, named, pairs, private_keys};
+use super::{CODE, Pattern, always, azure, commands, named, pairs, private_keys};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
@@ -278,31 +278,6 @@ pub(super) fn patterns() -> Vec<Pattern> {
             is_varied,
         ),
         pairs::pattern(),
-        // Keys of Azure, which have their mark behind 44, 52 or 76 characters.
-        Pattern::matches(
-            &["AzFu"],
-            &format!("(?:^|[^A-Za-z0-9_-]|{CODE})([A-Za-z0-9_-]{{44}}AzFu[A-Za-z0-9_-]{{5}}[AQgw]==)"),
-            always,
-        ),
-        Pattern::matches(
-            &["AZDO"],
-            &format!(
-                "(?:^|[^A-Za-z0-9+/]|{CODE})([A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}})(?:[^A-Za-z0-9+/=]|$)"
-            ),
-            always,
-        ),
-        Pattern::matches(
-            &["JQQJ99"],
-            &format!("(?:^|[^A-Za-z0-9]|{CODE})([A-Za-z0-9]{{52}}JQQJ99[A-Za-z0-9]{{26}})"),
-            always,
-        ),
-        Pattern::matches(
-            &["APIM", "ACDb", "+ABa", "+AMC", "+ASt"],
-            &format!(
-                r"(?:^|[^A-Za-z0-9+/]|{CODE})([A-Za-z0-9+/]{{76}}(?:APIM|ACDb|\+ABa|\+AMC|\+ASt)[A-Za-z0-9+/]{{5}}[AQgw]==)"
-            ),
-            always,
-        ),
         Pattern::matches(&["T3BlbkFJ"], r"(sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,})", always),
         // JSON Web Tokens (RFC 7519), whose first two parts are JSON objects in base64url, or, if they are encrypted, of which
         // the first of five parts is (RFC 7516).
@@ -340,7 +315,13 @@ pub(super) fn patterns() -> Vec<Pattern> {
             always,
         ),
     ];
-    by_shape.chain(others).chain(sent()).chain(named::patterns()).chain(commands::patterns()).collect()
+    by_shape
+        .chain(others)
+        .chain(azure::patterns())
+        .chain(sent())
+        .chain(named::patterns())
+        .chain(commands::patterns())
+        .collect()
 }
 
 /// Returns the patterns of credentials in headers and addresses.
@@ -359,14 +340,14 @@ fn sent() -> [Pattern; 4] {
         Pattern::matches(
             &["authorization", "bearer "],
             &format!(
-                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:\b|{CODE})bearer\s+{JOINED})({CREDENTIALS})"
+                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})bearer\s+{JOINED})({CREDENTIALS})"
             ),
             is_token,
         ),
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:\b|{CODE})cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";|\\+/){{8,}})"#
+                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";|\\+/){{8,}})"#
             ),
             has_random_value,
         ),

@@ -1154,6 +1154,161 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
 }
 
 #[test]
+fn what_languages_write_between_a_name_and_its_value_hides_neither() {
+    let redactor = secrets();
+    // Values of hexadecimal digits are replaced only where a name is known to be theirs.
+    let values = [random(24), drawn("0123456789abcdef", 32, 7)];
+    for text in [
+        "api_key: str | None = \"…\"",
+        "token: None | str = '…'",
+        "SECRET_KEY: bytes | str = b\"…\"",
+        "api_key: SecretStr | None = Field(default=\"…\")",
+        "password: Mapped[str | None] = mapped_column(String, default=\"…\")",
+        "const apiKey: string | undefined = '…';",
+        "  private token: string | null = '…';",
+        "let token : string = \"…\"",
+        "var jwtSecret = []byte(\"…\")",
+        "JWTSecret: []byte(`…`),",
+        "public string ApiKey { get; set; } = \"…\";",
+        "<meta-data\n  android:name=\"com.x.API_KEY\"\n  android:value=\"…\" />",
+        "const secret = new TextEncoder().encode(\n  '…',\n)",
+        "API_KEY: z.string().min(1).default('…'),",
+        "ENV['TOKEN'] ||= '…'",
+        "ENV.fetch('TOKEN') { '…' }",
+        "TOKEN ?= …",
+        "std::string api_key{\"…\"};",
+        "$password = ConvertTo-SecureString \"…\" -AsPlainText",
+        "$password = ConvertTo-SecureString -String '…' -AsPlainText",
+        "parser.add_argument(\"--token\", type=str, default=\"…\")",
+        "token = models.CharField(max_length=100, default=\"…\")",
+        "const token = isProd ? process.env.TOKEN : '…'",
+        "const token = await Promise.resolve('…')",
+        "get apiKey() { return '…' }",
+        "  [\"password\"]=>\n  string(24) \"…\"",
+        "s:8:\"password\";s:24:\"…\";",
+        "db_password\n  Extra inputs are not permitted [type=extra_forbidden, input_value='…', input_type=str]",
+        "{\"element\": \"Password field\", \"ref\": \"e12\", \"text\": \"…\"}",
+        "{\"name\": \"Password\", \"type\": \"textbox\", \"ref\": \"e1\", \"value\": \"…\"}",
+        "{\"code\": \"too_small\", \"path\": [\"apiKey\"], \"message\": \"Too short\", \"received\": \"…\"}",
+        "page.getByLabel('Password').fill('…')",
+        "cy.get('[name=password]').type('…')",
+        "kubectl create secret generic app --from-literal=password=… --dry-run=client -o yaml > secret.yaml",
+        "echo \"the secret is in .env\"; echo \"DB_PASSWORD=…\" >> .env",
+        "INFO token refresh apiKey=… -> 200",
+        "test('password is redacted', { apiKey: '…' }, () => x)",
+        "pass     = \"…\"",
+        "<pass>…</pass>",
+        "jwt.signing.key=…",
+        "App Key: …",
+        "ENCRYPTION_KEY_BASE64=…",
+        "AZURE_STORAGE_KEY_1: …",
+        "const STRIPE_KEY_LIVE = \"…\";",
+        "{\"jwtKey\": \"…\"}",
+        "const apiKeyProduction = '…';",
+        "tokens.github = \"…\"",
+        "passwords[\"root\"] = \"…\"",
+        "password：…",
+        "redis-cli -h $REDIS_HOST -p $REDIS_PORT -a … ping",
+        "mysql -h h -P$MYSQL_PORT -u root -p…",
+        "mosquitto_pub -p ${MQTT_PORT:-1883} -u a -P '…' -t x",
+        "ldapsearch -a always_deref -D cn=a -w '…'",
+        "运行mysql -uroot -p… db",
+    ] {
+        for value in &values {
+            let replaced = redacted(&redactor, &text.replace('…', value));
+            assert_eq!(replaced, text.replace('…', "[redacted:secrets]"));
+        }
+    }
+    for text in [
+        "name,password\nann,…",
+        "\"Title\",\"Url\",\"Username\",\"Password\"\n\"x\",\"https://h\",\"ann\",\"…\"",
+        "id,name,token2\n1,ann,…",
+        "| **user** | **password** |\n|---|---|\n| ann | … |",
+        "│ name │ password │\n├──────┼──────────┤\n│ ann  │ … │",
+    ] {
+        let replaced = redacted(&redactor, &text.replace('…', &random(32)));
+        assert_eq!(replaced, text.replace('…', "[redacted:secrets]"));
+    }
+}
+
+#[test]
+fn what_stands_behind_a_word_of_a_secret_in_code_may_be_no_value() {
+    let redactor = secrets();
+    for text in [
+        "\"<=\" => Token::LessThanOrEqual, \">>=\" => Token::ShiftRightAssign, ApiKey::KeywordWhile => Secret::FixedSizeBinary",
+        "def load(signing_key: Ed25519PrivateKey):",
+        "pub private_key: EcdsaKeyPair, private_key: ed25519.Ed25519PrivateKey",
+        "#define CKM_GENERIC_SECRET_KEY_GEN 0x00000350UL\nconst HASH_KEY: u64 = 0x9E3779B97F4A7C15;",
+        "the password, and then you should look at the token\nqQ7xK2mZ9vB4nR8tqQ7xK2mZ",
+        "tokenHash(x) == other, sha256 = \"3b18e512dba79e4c8300dd08aeb37f8e\"",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
+fn what_is_found_behind_a_name_does_not_depend_on_other_names_in_the_text() {
+    let redactor = secrets();
+    let keys =
+        named::KEY_WORDS.iter().flat_map(|word| ["", ".", " ", "_"].map(|sign| format!("{word}{sign}key")));
+    let other = [
+        "password",
+        "pass_phrase",
+        "dbPwd",
+        "securestring",
+        "api-key",
+        "creds",
+        "smtpPass",
+        "db_pw",
+        "npm_auth",
+        "gh_pat",
+    ];
+    let others = other.iter().chain(&["WIFI_PSK", "user_salt", "keys_key_2"]).map(|name| (*name).to_owned());
+    let value = random(32);
+    for name in keys.chain(others) {
+        for sign in [
+            "=…",
+            " = '…'",
+            "\t:= \"…\"",
+            ": …",
+            ">…<",
+            "(\"…\")",
+            "   |…",
+            "?: string = `…`",
+            "\\\": \\\"…\\\"",
+            "[]={\"…\"}",
+        ] {
+            let text = format!("{name}{sign}").replace('…', &value);
+            let with_another = redacted(&redactor, &format!("{text}\nthe secret"));
+            assert_eq!(redacted(&redactor, &text), with_another.trim_end_matches("\nthe secret"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn keys_of_azure_are_replaced_in_what_its_program_prints() {
+    let redactor = secrets();
+    for (before, after) in [("AzCa", "="), ("AIoT", "="), ("+ASb", "="), ("+AEh", "="), ("+ARm", "=")] {
+        let key = format!("{}{before}B{}{after}", random(33), &random(7)[..5]);
+        let text = format!("{{\n  \"primaryKey\": \"{key}\"\n}}");
+        assert_eq!(redacted(&redactor, &text), "{\n  \"primaryKey\": \"[redacted:secrets]\"\n}", "{before}");
+    }
+    for mark in ["AzSe", "+ACR"] {
+        let text = format!("the key is {}{mark}C{} today", random(42), &random(7)[..5]);
+        assert_eq!(redacted(&redactor, &text), "the key is [redacted:secrets] today", "{mark}");
+    }
+    let (signed, digits) = (random(43), drawn("0123456789abcdef", 32, 3));
+    let text = format!(
+        "{{\"primaryKey\": \"{signed}=\", \"key1\": \"{digits}\"}}\nfs.azure.account.key.x.dfs.core.windows.net={}",
+        random(86)
+    );
+    let replaced = "{\"primaryKey\": \"[redacted:secrets]\", \"key1\": \"[redacted:secrets]\"}\nfs.azure.account.key.x.dfs.core.windows.net=[redacted:secrets]";
+    assert_eq!(redacted(&redactor, &text), replaced);
+    let text = r#"{"primaryKey": "customer_id", "key1": "a name", "primaryKey": "3b18e512"}"#;
+    assert_eq!(redacted(&redactor, text), text);
+}
+
+#[test]
 fn of_very_many_lines_the_first_are_read_without_what_stands_before_them() {
     let text = "+a\n".repeat(3 * lines::MOST_LINES);
     let views = lines::views(&text);
