@@ -20,6 +20,7 @@ use crate::db;
 use crate::domain::{Domain, SessionName};
 use crate::erasure::{self, Erased};
 use crate::projects;
+use crate::searches::late_reports;
 use crate::types::Timestamp;
 
 #[derive(Debug, Args)]
@@ -118,6 +119,7 @@ impl Erase {
         let tenant = projects::store::tenant(db, project, &defaults()?).await?;
         let tenant = Arc::new(tenant.with_context(|| format!("there is no project {project}"))?);
         let domains = self.domain.map_or(Domain::ALL.to_vec(), |domain| vec![domain]);
+        late_reports::earlier(db, project).await?;
         Ok(match &self.what {
             What { session: Some(session), .. } => {
                 let name = SessionName { session, server: self.session_server.as_deref() };

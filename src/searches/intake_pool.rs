@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 use tokio::sync::{Notify, OwnedMutexGuard};
 use uuid::Uuid;
 
+use super::late_reports::{LATE, LateReports, Marked, earlier};
 use crate::db;
 use crate::error::{Error, Result};
 use crate::sharing::{Place, Shares, while_wanted};
@@ -33,6 +34,7 @@ pub struct IntakePool {
     /// The places for hook reports, whose processing may outlast their requests.
     reports: Shares,
     underway: Arc<Underway>,
+    late: LateReports,
 }
 
 /// The hook reports that are being processed.
@@ -61,6 +63,7 @@ impl Underway {
 pub struct Report {
     name: (Arc<str>, u64),
     underway: Arc<Underway>,
+    marked: Marked,
     _place: Place,
 }
 
@@ -78,7 +81,15 @@ impl IntakePool {
         let db = db::pool(options, db::WRITER_NAME, connections);
         let connections = connections as usize;
         let shares = Shares::with_total((connections / 2).max(1), connections);
-        Self { db, shares, turns: Arc::default(), reports: Shares::new(REPORTS), underway: Arc::default() }
+        let late = LateReports::new(options);
+        Self {
+            db,
+            shares,
+            turns: Arc::default(),
+            reports: Shares::new(REPORTS),
+            underway: Arc::default(),
+            late,
+        }
     }
 
     /// Begins a transaction when it is the project's turn. The place is given back when it is dropped.
@@ -98,13 +109,19 @@ impl IntakePool {
         let name = (Arc::clone(project), numbers.next);
         numbers.next += 1;
         numbers.taken.insert(name.clone());
-        Some(Report { name, underway: Arc::clone(&self.underway), _place: place })
+        Some(Report { name, underway: Arc::clone(&self.underway), marked: Marked::default(), _place: place })
     }
 
-    /// Waits until all hook reports of a project that have begun have been processed, so that an erasure finds what they
-    /// have said. Their senders may have got their answers before.
+    /// Returns what marks a report for the erasures of other servers, because its sender gets the answer before it is stored.
+    pub fn late(&self, report: &Report) -> impl Future<Output = ()> + Send + 'static {
+        let (late, project, marked) =
+            (self.late.clone(), Arc::clone(&report.name.0), Arc::clone(&report.marked));
+        async move { late.mark(&project, &marked).await }
+    }
+
+    /// Waits until all hook reports of a project that have begun have been processed, and those to other servers whose senders
+    /// have got their answers, so that an erasure finds what they have said.
     pub async fn earlier_reports(&self, project: &Arc<str>) -> Result<()> {
-        const LATE: &str = "reports of hooks are still being stored; send the request again";
         let next = self.underway.numbers().next;
         let all = async {
             loop {
@@ -117,7 +134,8 @@ impl IntakePool {
                 while_wanted(ended).await;
             }
         };
-        tokio::time::timeout(EARLIER, all).await.map_err(|_| Error::Unavailable(LATE))
+        tokio::time::timeout(EARLIER, all).await.map_err(|_| Error::Unavailable(LATE))?;
+        earlier(&self.db, project).await
     }
 
     /// Waits until all hook reports have been processed.

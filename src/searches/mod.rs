@@ -17,6 +17,7 @@ pub mod hints;
 pub mod hooks;
 mod intake_errors;
 pub mod intake_pool;
+pub mod late_reports;
 pub mod limits;
 pub mod routes;
 pub mod rules;

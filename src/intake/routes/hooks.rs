@@ -26,6 +26,8 @@ use crate::types::Timestamp;
 
 /// How long an agent is kept waiting for what it has reported to be written. What takes longer is written after the answer.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// How much of that is left for saying in the database that the report is answered before it is stored.
+const TO_MARK: Duration = Duration::from_millis(50);
 
 /// Returns the endpoints of hooks.
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -112,6 +114,7 @@ async fn take(
     let patience = if asks { app.help_patience } else { PATIENCE };
     let (sender, mut help) = oneshot::channel();
     let asks = asks.then_some((wanted, sender));
+    let late = app.searches.late(&underway);
     let working = tokio::spawn(async move {
         let (tenant, key) = (Arc::clone(&caller.tenant), caller.key());
         let heard = Heard::read(&app.work, &tenant, agent, body.bytes, received).await;
@@ -121,7 +124,9 @@ async fn take(
         }
         drop((underway, memory));
     });
-    let _ = tokio::time::timeout_at(begun + patience, working).await;
+    if tokio::time::timeout_at(begun + patience.saturating_sub(TO_MARK), working).await.is_err() {
+        let _ = tokio::time::timeout_at(begun + patience, tokio::spawn(late)).await;
+    }
     Ok(help
         .try_recv()
         .ok()

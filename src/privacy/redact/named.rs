@@ -11,7 +11,7 @@ use super::random::{is_random, is_very_random};
 use super::{Pattern, builtin};
 
 /// Words before `key` in the names of secrets.
-pub(super) const KEY_WORDS: [&str; 39] = [
+pub(super) const KEY_WORDS: [&str; 38] = [
     "access",
     "account",
     "admin",
@@ -24,7 +24,6 @@ pub(super) const KEY_WORDS: [&str; 39] = [
     "cipher",
     "client",
     "consumer",
-    "crypto",
     "deploy",
     "encryption",
     "firebase",
@@ -57,6 +56,8 @@ pub(super) const KEY_WORDS: [&str; 39] = [
 const LONG: &[&str] = &[
     "_pass",
     "-pass",
+    "-pw ",
+    "bindpw",
     "pass_",
     "pass1",
     "pass2",
@@ -86,10 +87,12 @@ const LONG: &[&str] = &[
     "bw_session",
 ];
 
-/// Names that are also beginnings of words, and what may be behind them in a name's place.
+/// Names that are also words or beginnings of words, and what may be behind them in a name's place.
 const SHORT: [&str; 4] = ["pass", "pw", "_auth", "_pat"];
-const BEHIND_SHORT: [&str; 19] =
-    [" ", "\t", "=", ":", "\"", "'", "`", "\\", ">", "(", ")", "[", "]", "{", ",", ";", "|", "?", "&"];
+const BEHIND_SHORT: [&str; 29] = [
+    "  ", " =", " :", " ?", " |", " &", " <", " \"", " '", " `", " {", " str", "\t", "=", ":", "\"", "'",
+    "`", "\\", ">", "(", ")", "[", "]", "{", ",", ";", "|", "?",
+];
 
 /// Returns the texts of which each name of a secret has one.
 fn anchors() -> Vec<&'static str> {
@@ -102,7 +105,7 @@ fn anchors() -> Vec<&'static str> {
 }
 
 /// A name that is no secret's, although it looks like one.
-const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|restore\
+const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|recv|restore\
     |row|sort|unique|verify|websocket)\
     [_-]?key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
     |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:arn|count|length|name|path|size|type|uri|url\
@@ -117,7 +120,7 @@ const WORDS: &str =
 fn keys() -> String {
     let words = KEY_WORDS.join("|");
     format!(
-        r"(?:[_-]|(?:{words}|subscription|supabase|twilio)[. ]?)keys?{KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|bw_session)\b"
+        r"(?:[_-]key|_keys|(?:{words}|subscription|supabase|twilio)[. ]?keys?){KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|bw_session)\b"
     )
 }
 
@@ -127,7 +130,7 @@ const KEY_MORE: &str = "(?:[_-]?(?:v?[0-9]+|b64|base64|content|data|dev|hex|json
 /// What is behind the end of a name, in names such as `PASSWORD_2`, `API_KEY1` and `tokenValue`.
 const MORE: &str = "[0-9]*(?:[_-][a-z0-9_-]+|(?:key|value|string|prod|dev|test|staging|confirm|confirmation|repeat|again|old|new)[0-9]*)?";
 /// What is behind a word of [`WORDS`] in names such as `tokenGithub`, `tokens.github` and `tokens["github"]`.
-const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*)?(?:\.[a-z0-9_]+|\[["'][a-z0-9_-]+["']\])?"#;
+const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*|s\.[a-z0-9_]+)?(?:\[["'][a-z0-9_-]+["']\])?"#;
 
 /// A quotation mark, also in the escapes of code, HTML and addresses.
 const QUOTE: &str = r#"(?:\\*["'`]|&quot;|&\#3[49];|%(?:25)*2[27])"#;
@@ -251,12 +254,12 @@ fn is_something_else(value: &str) -> bool {
     is_path(value) || is_time(value) || is_account(value) || is_type(value) || is_number(value)
 }
 
-/// Returns whether a value is the name of a type of keys, as behind the name of a variable.
+/// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
 fn is_type(value: &str) -> bool {
     const ENDS: [&str; 8] = ["Config", "Header", "Key", "KeyPair", "Pair", "Scheme", "Secret", "Token"];
     let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
-    name.bytes().all(is_of_name) && ENDS.iter().any(|end| name.ends_with(end))
+    name.bytes().all(is_of_name) && (name.contains("::") || ENDS.iter().any(|end| name.ends_with(end)))
 }
 
 /// Returns whether a value is a number of at most 64 bits, as languages write it.

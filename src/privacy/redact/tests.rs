@@ -1237,6 +1237,9 @@ fn what_stands_behind_a_word_of_a_secret_in_code_may_be_no_value() {
     for text in [
         "\"<=\" => Token::LessThanOrEqual, \">>=\" => Token::ShiftRightAssign, ApiKey::KeywordWhile => Secret::FixedSizeBinary",
         "def load(signing_key: Ed25519PrivateKey):",
+        "Some(token) if token.kind == TokenKind::ZoneOffsetFixed, \"big_key\" => KeyType::BigKeyFixedSize",
+        "gpg --keyserver hkps://keys.openpgp.org --recv-keys 5BE8A3F6C8A5C01D106C0AD820B1A390B168D356",
+        "<a href=\"webcrypto.html#class-cryptokey\" class=\"type\">&#x3C;CryptoKey></a>",
         "pub private_key: EcdsaKeyPair, private_key: ed25519.Ed25519PrivateKey",
         "#define CKM_GENERIC_SECRET_KEY_GEN 0x00000350UL\nconst HASH_KEY: u64 = 0x9E3779B97F4A7C15;",
         "the password, and then you should look at the token\nqQ7xK2mZ9vB4nR8tqQ7xK2mZ",

@@ -3,8 +3,10 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
+use futures_util::future::join_all;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool, Postgres, Transaction};
 use tower::ServiceExt as _;
@@ -148,6 +150,19 @@ impl Service {
     /// Keeps snapshots from being built until this is dropped.
     pub(crate) async fn holding_back_snapshots(&self) -> tokio::sync::OwnedMutexGuard<Vec<String>> {
         std::sync::Arc::clone(&self.running.app.exports.building).lock_owned().await
+    }
+
+    /// Takes all connections with which the reports of hooks are stored.
+    pub(crate) async fn holding_back_reports(&self) -> Vec<PoolConnection<Postgres>> {
+        let db = &self.running.app.searches.db;
+        let connections =
+            (0..db.options().get_max_connections()).map(async |_| db.acquire().await.expect("a connection"));
+        join_all(connections).await
+    }
+
+    /// Waits until all that hooks have reported is stored.
+    pub(crate) async fn reports_stored(&self) {
+        self.running.app.searches.idle().await;
     }
 
     /// The service's own connections.

@@ -11,7 +11,7 @@ use tower::ServiceExt as _;
 
 use super::{found, hook, send, session, text};
 use crate::support::program::{Failed, Running, Settings, Timestamp, expire, router};
-use crate::support::{Service, column, eventually, request, with};
+use crate::support::{Service, column, eventually, request, settings, with};
 
 /// The payload of a hook that tells of a tool.
 fn told(id: &str, tool: &str, input: &Value, response: &Value) -> Value {
@@ -208,4 +208,38 @@ async fn a_server_that_stops_still_stores_the_reports_that_it_has_answered() {
     holder.rollback().await.expect("ends");
     stop.await;
     assert_eq!(service.all("/v1/searches").await[0]["query"], "parseHook");
+}
+
+#[tokio::test]
+async fn an_erasure_by_another_server_waits_for_reports_that_are_answered_before_they_are_stored() {
+    let one = Service::open().await;
+    let other = Service::reached_by(one.options.clone(), settings());
+    let searched = |number: usize| {
+        let input = json!({"pattern": format!("login {number}"), "path": "/src/app"});
+        told(
+            &format!("t{number}"),
+            "Grep",
+            &input,
+            &json!({"mode": "files_with_matches", "numFiles": 0, "filenames": []}),
+        )
+    };
+    hook(&one, &searched(0)).await;
+    let count = async || -> i64 {
+        sqlx::query_scalar("select count(*) from searches").fetch_one(one.pool()).await.expect("a count")
+    };
+    assert_eq!(count().await, 1);
+    let held = one.holding_back_reports().await;
+    for number in 1..4 {
+        hook(&one, &searched(number)).await;
+    }
+    let release = async {
+        // The erasure waits.
+        one.blocked(1).await;
+        drop(held);
+    };
+    let (erased, ()) = tokio::join!(other.delete("/v1/sessions/s"), release);
+    assert_eq!(erased.expect(200)["searches"], 4);
+    // What is left to store would be stored by then.
+    one.reports_stored().await;
+    assert_eq!(count().await, 0);
 }

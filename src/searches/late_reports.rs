@@ -1,0 +1,90 @@
+//! Hook reports whose senders have their answers before what they report is stored. Erasures wait for them, those of other
+//! servers and of commands, too: each project's late reports have a mark in the database, which is a lock that they share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{PgPool, Postgres, Transaction};
+
+use crate::db;
+use crate::error::{Error, Result};
+
+/// The number of projects whose late reports are marked at the same time. Each takes a connection.
+const MARKED: u32 = 2;
+
+/// How long a mark is also that of further reports. An erasure waits until those that share one are stored.
+const SHARED: Duration = Duration::from_secs(1);
+
+/// The error code of a statement that has waited too long for a lock.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// A lock in the database, which is given back when the last of the reports that share it is stored.
+#[derive(Debug)]
+pub(super) struct Mark {
+    _transaction: Mutex<Transaction<'static, Postgres>>,
+}
+
+/// Where a report keeps its mark, if it gets one.
+pub(super) type Marked = Arc<OnceLock<Arc<Mark>>>;
+
+/// The marks of projects whose reports are late.
+#[derive(Debug, Clone)]
+pub(super) struct LateReports {
+    db: PgPool,
+    marks: Arc<Mutex<HashMap<Arc<str>, (Instant, Weak<Mark>)>>>,
+}
+
+impl LateReports {
+    pub(super) fn new(options: &PgConnectOptions) -> Self {
+        Self { db: db::pool(options, "gleaner-late", MARKED), marks: Arc::default() }
+    }
+
+    /// Marks a report of a project as late until it is dropped, if there is a connection for that.
+    pub(super) async fn mark(&self, project: &Arc<str>, marked: &Marked) {
+        if let Some(mark) = self.shared(project) {
+            let _ = marked.set(mark);
+            return;
+        }
+        if let Ok(mark) = self.new_mark(project).await {
+            let mark = Arc::new(mark);
+            let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+            marks.retain(|_, (_, mark)| mark.strong_count() > 0);
+            marks.insert(Arc::clone(project), (Instant::now(), Arc::downgrade(&mark)));
+            let _ = marked.set(mark);
+        }
+    }
+
+    async fn new_mark(&self, project: &str) -> sqlx::Result<Mark> {
+        const LOCK: &str = "select pg_advisory_xact_lock_shared(hashtext('gleaner reports of ' || $1))";
+        let mut transaction = db::begin(&self.db).await?;
+        sqlx::query(LOCK).bind(project).execute(&mut *transaction).await?;
+        Ok(Mark { _transaction: Mutex::new(transaction) })
+    }
+
+    fn shared(&self, project: &str) -> Option<Arc<Mark>> {
+        let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, mark) = marks.get(project)?;
+        if since.elapsed() < SHARED { mark.upgrade() } else { None }
+    }
+}
+
+/// Waits until all late reports of a project are stored, by whichever server.
+pub async fn earlier(db: &PgPool, project: &str) -> Result<()> {
+    const LOCK: &str = "select pg_advisory_xact_lock(hashtext('gleaner reports of ' || $1))";
+    let mut transaction = db::begin_with(db, "begin; set local lock_timeout = '10s'").await?;
+    match sqlx::query(LOCK).bind(project).execute(&mut *transaction).await {
+        Ok(_) => Ok(transaction.commit().await?),
+        Err(error)
+            if error.as_database_error().and_then(|cause| cause.code()).as_deref()
+                == Some(LOCK_NOT_AVAILABLE) =>
+        {
+            Err(Error::Unavailable(LATE))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is said if reports are late for longer than an erasure waits.
+pub(super) const LATE: &str = "reports of hooks are still being stored; send the request again";
