@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{PgPool, Postgres, Transaction};
 
@@ -29,11 +30,14 @@ pub(super) struct Mark {
 /// Where a report keeps its mark, if it gets one.
 pub(super) type Marked = Arc<OnceLock<Arc<Mark>>>;
 
+/// The newest mark of each project, and when it was made.
+type Marks = HashMap<Arc<str>, (Instant, Weak<Mark>)>;
+
 /// The marks of projects whose reports are late.
 #[derive(Debug, Clone)]
 pub(super) struct LateReports {
     db: PgPool,
-    marks: Arc<Mutex<HashMap<Arc<str>, (Instant, Weak<Mark>)>>>,
+    marks: Arc<Mutex<Marks>>,
 }
 
 impl LateReports {
@@ -77,7 +81,7 @@ pub async fn earlier(db: &PgPool, project: &str) -> Result<()> {
     match sqlx::query(LOCK).bind(project).execute(&mut *transaction).await {
         Ok(_) => Ok(transaction.commit().await?),
         Err(error)
-            if error.as_database_error().and_then(|cause| cause.code()).as_deref()
+            if error.as_database_error().and_then(DatabaseError::code).as_deref()
                 == Some(LOCK_NOT_AVAILABLE) =>
         {
             Err(Error::Unavailable(LATE))
