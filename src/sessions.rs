@@ -173,6 +173,6 @@ async fn erase_session(
     Query(OnServer { server }): Query<OnServer>,
 ) -> Result<axum::Json<Erased>> {
     let name = SessionName { session: &session, server: server.as_deref() };
-    app.searches.earlier_reports(&caller.project).await?;
+    erasure::after_reports(&app, &caller.project).await?;
     erasure::session(&app.db, &caller.tenant, &caller.actor(), name).await.map(axum::Json)
 }

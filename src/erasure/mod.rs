@@ -21,7 +21,9 @@ use crate::db::retry::repeat;
 use crate::domain::{Domain, SessionName};
 use crate::error::Result;
 use crate::projects::Tenant;
+use crate::searches::late_reports;
 use crate::searches::limits::{MOST_NAME, cut};
+use crate::state::App;
 use crate::types::Timestamp;
 
 /// The maximum number of records that one transaction of an erasure by age or session takes.
@@ -50,6 +52,12 @@ impl Erased {
             *self.0.entry(kind).or_default() += count;
         }
     }
+}
+
+/// Waits until the reports of hooks that were answered before are stored, by whichever server, so that an erasure finds them.
+pub async fn after_reports(app: &App, project: &Arc<str>) -> Result<()> {
+    app.searches.earlier_reports(project).await?;
+    late_reports::earlier(&app.db, project).await
 }
 
 /// Erases everything that was recorded under a session's name, in all domains, in batches, each of which is committed on

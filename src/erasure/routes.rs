@@ -54,7 +54,7 @@ async fn erase_records(
     Query(Old { before, domain }): Query<Old>,
 ) -> Result<axum::Json<ByAge>> {
     let domains = domain.map_or(Domain::ALL.to_vec(), |domain| vec![domain]);
-    app.searches.earlier_reports(&caller.project).await?;
+    super::after_reports(&app, &caller.project).await?;
     super::before(&app.db, &caller.tenant, &caller.actor(), &domains, before, PATIENCE).await.map(axum::Json)
 }
 
@@ -69,7 +69,7 @@ async fn erase_record(
     caller: Caller<Admin>,
     Path(ById { id }): Path<ById>,
 ) -> Result<axum::Json<Erased>> {
-    app.searches.earlier_reports(&caller.project).await?;
+    super::after_reports(&app, &caller.project).await?;
     let erased = super::record(&app.db, &caller.tenant, &caller.actor(), &Domain::ALL, id).await?;
     if erased.is_nothing() { Err(Error::NotFound("record")) } else { Ok(axum::Json(erased)) }
 }

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 use tokio::sync::{Notify, OwnedMutexGuard};
 use uuid::Uuid;
 
-use super::late_reports::{LATE, LateReports, Marked, earlier};
+use super::late_reports::{LATE, LateReports, Marked};
 use crate::db;
 use crate::error::{Error, Result};
 use crate::sharing::{Place, Shares, while_wanted};
@@ -119,8 +119,8 @@ impl IntakePool {
         async move { late.mark(&project, &marked).await }
     }
 
-    /// Waits until all hook reports of a project that have begun have been processed, and those to other servers whose senders
-    /// have got their answers, so that an erasure finds what they have said.
+    /// Waits until all hook reports of a project that have begun have been processed, so that an erasure finds what they
+    /// have said. Their senders may have got their answers before.
     pub async fn earlier_reports(&self, project: &Arc<str>) -> Result<()> {
         let next = self.underway.numbers().next;
         let all = async {
@@ -134,8 +134,7 @@ impl IntakePool {
                 while_wanted(ended).await;
             }
         };
-        tokio::time::timeout(EARLIER, all).await.map_err(|_| Error::Unavailable(LATE))?;
-        earlier(&self.db, project).await
+        tokio::time::timeout(EARLIER, all).await.map_err(|_| Error::Unavailable(LATE))
     }
 
     /// Waits until all hook reports have been processed.

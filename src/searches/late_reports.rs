@@ -38,33 +38,40 @@ type Marks = HashMap<Arc<str>, (Instant, Weak<Mark>)>;
 pub(super) struct LateReports {
     db: PgPool,
     marks: Arc<Mutex<Marks>>,
+    /// Held by whoever makes a mark, so that others share it.
+    making: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl LateReports {
     pub(super) fn new(options: &PgConnectOptions) -> Self {
-        Self { db: db::pool(options, "gleaner-late", MARKED), marks: Arc::default() }
+        let db = db::pool(options, "gleaner-late", MARKED);
+        Self { db, marks: Arc::default(), making: Arc::default() }
     }
 
     /// Marks a report of a project as late until it is dropped, if there is a connection for that.
     pub(super) async fn mark(&self, project: &Arc<str>, marked: &Marked) {
-        if let Some(mark) = self.shared(project) {
-            let _ = marked.set(mark);
-            return;
+        let mut mark = self.shared(project);
+        if mark.is_none() {
+            let _making = self.making.lock().await;
+            mark = self.shared(project);
+            if mark.is_none() {
+                mark = self.new_mark(project).await.ok();
+            }
         }
-        if let Ok(mark) = self.new_mark(project).await {
-            let mark = Arc::new(mark);
-            let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-            marks.retain(|_, (_, mark)| mark.strong_count() > 0);
-            marks.insert(Arc::clone(project), (Instant::now(), Arc::downgrade(&mark)));
+        if let Some(mark) = mark {
             let _ = marked.set(mark);
         }
     }
 
-    async fn new_mark(&self, project: &str) -> sqlx::Result<Mark> {
+    async fn new_mark(&self, project: &Arc<str>) -> sqlx::Result<Arc<Mark>> {
         const LOCK: &str = "select pg_advisory_xact_lock_shared(hashtext('gleaner reports of ' || $1))";
         let mut transaction = db::begin(&self.db).await?;
-        sqlx::query(LOCK).bind(project).execute(&mut *transaction).await?;
-        Ok(Mark { _transaction: Mutex::new(transaction) })
+        sqlx::query(LOCK).bind(&**project).execute(&mut *transaction).await?;
+        let mark = Arc::new(Mark { _transaction: Mutex::new(transaction) });
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.retain(|_, (_, mark)| mark.strong_count() > 0);
+        marks.insert(Arc::clone(project), (Instant::now(), Arc::downgrade(&mark)));
+        Ok(mark)
     }
 
     fn shared(&self, project: &str) -> Option<Arc<Mark>> {
