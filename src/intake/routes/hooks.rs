@@ -125,7 +125,7 @@ async fn take(
         drop((underway, memory));
     });
     if tokio::time::timeout_at(begun + patience.saturating_sub(TO_MARK), working).await.is_err() {
-        let _ = tokio::time::timeout_at(begun + patience, tokio::spawn(late)).await;
+        let _ = tokio::time::timeout_at(begun + patience, late).await;
     }
     Ok(help
         .try_recv()
