@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
+use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, Postgres, QueryBuilder};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -166,12 +166,7 @@ impl Secret {
 
 /// The columns of a key. Each query names the columns that it returns, because a newer server may add others while an older
 /// one runs.
-macro_rules! columns {
-    () => {
-        "id, project, name, prefix, hash, scopes, created_at, expires_at,
-        revoked_at, requests_per_second, last_used_on"
-    };
-}
+const KEY: &str = "id, project, name, prefix, hash, scopes, created_at, expires_at, revoked_at, requests_per_second, last_used_on";
 
 /// Returns whether any key was ever made. Revoked keys count.
 pub async fn any(db: impl PgExecutor<'_>) -> Result<bool> {
@@ -180,14 +175,13 @@ pub async fn any(db: impl PgExecutor<'_>) -> Result<bool> {
 
 /// Finds the keys that begin with `prefix`, which is nearly always none or one.
 pub async fn by_prefix(db: impl PgExecutor<'_>, prefix: &str) -> Result<Vec<ApiKey>> {
-    let sql = concat!("select ", columns!(), " from keys where prefix = $1");
-    Ok(sqlx::query_as(sql).bind(prefix).fetch_all(db).await?)
+    let sql = format!("select {KEY} from keys where prefix = $1");
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(prefix).fetch_all(db).await?)
 }
 
 /// Returns a page of the keys of a project, newest first.
 pub async fn page(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) -> Result<Page<ApiKey>> {
-    let mut query =
-        QueryBuilder::<Postgres>::new(concat!("select ", columns!(), " from keys where project = "));
+    let mut query = QueryBuilder::<Postgres>::new(format!("select {KEY} from keys where project = "));
     query.push_bind(project.to_owned());
     page.push(&mut query, "created_at", "id", "uuid")?;
     page.read(&mut query, db).await
@@ -195,12 +189,10 @@ pub async fn page(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) ->
 
 /// Returns all keys of a project, or of all projects if none is given, newest first.
 pub async fn all(db: impl PgExecutor<'_>, project: Option<&str>) -> Result<Vec<ApiKey>> {
-    let sql = concat!(
-        "select ",
-        columns!(),
-        " from keys where $1::text is null or project = $1 order by created_at desc, id desc"
+    let sql = format!(
+        "select {KEY} from keys where $1::text is null or project = $1 order by created_at desc, id desc"
     );
-    Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(project).fetch_all(db).await?)
 }
 
 /// Stores a key in `project`. A key whose hash is stored already stays as it is. An id that is taken is a
@@ -231,8 +223,8 @@ pub async fn insert(
             }
             _ => error.into(),
         })?;
-    let sql = concat!("select ", columns!(), " from keys where hash = $1");
-    Ok(sqlx::query_as(sql).bind(&secret.hash).fetch_one(connection).await?)
+    let sql = format!("select {KEY} from keys where hash = $1");
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(&secret.hash).fetch_one(connection).await?)
 }
 
 /// Stores the first key, which the operator has chosen, and revokes the one chosen before it: operators who
@@ -274,8 +266,8 @@ pub struct First {
 
 /// Finds a key by its id.
 pub async fn get(db: impl PgExecutor<'_>, id: Uuid) -> Result<Option<ApiKey>> {
-    let sql = concat!("select ", columns!(), " from keys where id = $1");
-    Ok(sqlx::query_as(sql).bind(id).fetch_optional(db).await?)
+    let sql = format!("select {KEY} from keys where id = $1");
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(db).await?)
 }
 
 /// How a key is replaced with a new one.
@@ -302,11 +294,10 @@ pub async fn rotate(
     const END: &str = "
         update keys set expires_at = least(expires_at, $2), revoked_at = case when $2 is null then $3 end
         where id = $1 and revoked_at is null and (expires_at is null or expires_at > $3)";
-    const INSERT: &str = concat!(
+    let insert = format!(
         "insert into keys (id, project, name, prefix, hash, scopes, created_at, expires_at, requests_per_second)
         select $2, project, name, $3, $4, scopes, $5, coalesce($6, $7), requests_per_second from keys where id = $1
-        returning ",
-        columns!()
+        returning {KEY}"
     );
     let now = Timestamp::now();
     let Some(old) = get(&mut *connection, id).await? else { return Err(Error::NotFound("key")) };
@@ -314,7 +305,7 @@ pub async fn rotate(
     if ended.execute(&mut *connection).await?.rows_affected() == 0 {
         return Err(Error::Conflict(format!("the key {id} has expired or was revoked")));
     }
-    Ok(sqlx::query_as(INSERT)
+    Ok(sqlx::query_as(AssertSqlSafe(insert))
         .bind(id)
         .bind(Uuid::now_v7())
         .bind(&secret.prefix)

@@ -182,8 +182,6 @@ async fn understood(
 ) -> Result<(axum::body::Bytes, Asked)> {
     let size = body.len();
     let (body, clean, values) = parsed(project, size, move || {
-        // It has grown as a vector does.
-        body.shrink_to_fit();
         // Only escapes are replaced, so that most bodies need no copy.
         let clean = if memchr::memmem::find(&body, br"\u").is_some() {
             let mut clean = body.clone();

@@ -3,14 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 use tokio::sync::{Notify, OwnedMutexGuard};
 use uuid::Uuid;
 
-use super::late_reports::{LATE, LateReports, Marked};
+use super::late_reports::{EARLIER, LATE, LateReports, Marked};
 use crate::db;
 use crate::error::{Error, Result};
 use crate::sharing::{Place, Shares, while_wanted};
@@ -19,9 +18,6 @@ use crate::types::derived_id;
 /// The maximum number of hook reports of one project that are processed at the same time. All projects together have four
 /// times as many.
 const REPORTS: usize = 256;
-
-/// The maximum time for which an erasure waits for the hook reports before it.
-const EARLIER: Duration = Duration::from_secs(10);
 
 /// The connections with which hooks, transcripts and expiry write, and the turns of those who send lines.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{PgPool, Postgres, Transaction};
+use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 
 use crate::db;
 use crate::error::{Error, Result};
@@ -17,6 +17,12 @@ const MARKED: u32 = 2;
 
 /// How long a mark is also that of further reports. An erasure waits until those that share one are stored.
 const SHARED: Duration = Duration::from_secs(1);
+
+/// The maximum time for which an erasure waits for the hook reports before it.
+pub(super) const EARLIER: Duration = Duration::from_secs(10);
+
+/// What is said if they take longer.
+pub(super) const LATE: &str = "reports of hooks are still being stored; send the request again";
 
 /// The error code of a statement that has waited too long for a lock.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
@@ -84,7 +90,8 @@ impl LateReports {
 /// Waits until all late reports of a project are stored, by whichever server.
 pub async fn earlier(db: &PgPool, project: &str) -> Result<()> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtext('gleaner reports of ' || $1))";
-    let mut transaction = db::begin_with(db, "begin; set local lock_timeout = '10s'").await?;
+    let begin = format!("begin; set local lock_timeout = {}", EARLIER.as_millis());
+    let mut transaction = db::begin_with(db, AssertSqlSafe(begin)).await?;
     match sqlx::query(LOCK).bind(project).execute(&mut *transaction).await {
         Ok(_) => Ok(transaction.commit().await?),
         Err(error)
@@ -96,6 +103,3 @@ pub async fn earlier(db: &PgPool, project: &str) -> Result<()> {
         Err(error) => Err(error.into()),
     }
 }
-
-/// What is said if reports are late for longer than an erasure waits.
-pub(super) const LATE: &str = "reports of hooks are still being stored; send the request again";

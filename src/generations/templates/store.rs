@@ -1,7 +1,7 @@
 //! How prompt templates are stored.
 
 use serde::Deserialize;
-use sqlx::{PgPool, QueryBuilder};
+use sqlx::{AssertSqlSafe, PgPool, QueryBuilder};
 use utoipa::IntoParams;
 
 use super::{NewTemplate, Template};
@@ -66,6 +66,11 @@ pub(in crate::generations) async fn put(
     Ok((template, is_new))
 }
 
+/// The columns of a template. Each query names those that it returns, because a newer server may add others while an older one
+/// runs.
+const TEMPLATE: &str =
+    "template_id, version, template_text, domain_name, description, created_at, deprecated_at";
+
 /// Returns one version of a template, by default the newest.
 pub(in crate::generations) async fn find(
     db: &PgPool,
@@ -73,10 +78,16 @@ pub(in crate::generations) async fn find(
     template_id: &str,
     version: Option<i32>,
 ) -> Result<Option<Template>> {
-    let sql = "select template_id, version, template_text, domain_name, description, created_at, deprecated_at
-               from prompt_templates where project = $1 and template_id = $2 and version = coalesce($3, version)
-               order by version desc limit 1";
-    Ok(sqlx::query_as(sql).bind(project).bind(template_id).bind(version).fetch_optional(db).await?)
+    let sql = format!(
+        "select {TEMPLATE} from prompt_templates
+        where project = $1 and template_id = $2 and version = coalesce($3, version) order by version desc limit 1"
+    );
+    Ok(sqlx::query_as(AssertSqlSafe(sql))
+        .bind(project)
+        .bind(template_id)
+        .bind(version)
+        .fetch_optional(db)
+        .await?)
 }
 
 /// The filter of a list of prompt templates.
@@ -110,11 +121,9 @@ pub(in crate::generations) async fn list(
     filter: &Filter,
     page: &PageRequest,
 ) -> Result<Page<Template>> {
-    let mut query = QueryBuilder::new(
-        "select * from (
-            select distinct on (template_id) template_id, version, template_text, domain_name, description, created_at, deprecated_at
-            from prompt_templates where project = ",
-    );
+    let mut query = QueryBuilder::new(format!(
+        "select {TEMPLATE} from (select distinct on (template_id) * from prompt_templates where project = "
+    ));
     query.push_bind(project.to_owned()).push(" order by template_id, version desc) newest where true");
     if let Some(domain_name) = &filter.domain_name {
         query.push(" and domain_name = ").push_bind(domain_name.clone());
