@@ -41,7 +41,6 @@ async fn old_records_are_erased_on_request_and_counted() {
     assert_eq!(theirs["data"].as_array().map(Vec::len), Some(1));
     service.delete("/v1/records").await.refused(422, &["/before"]);
     service.delete("/v1/records?before=x").await.refused(422, &["/before"]);
-    service.delete("/v1/records").await.refused(422, &["/before"]);
     service.delete("/v1/records?before=1700000000").await.expect(200);
     service.delete("/v1/records?before=2020-01-01T00:00:00Z&domain=weather").await.refused(422, &["/domain"]);
 }

@@ -232,6 +232,10 @@ async fn an_erasure_by_another_server_waits_for_reports_that_are_answered_before
     for number in 1..4 {
         hook(&one, &searched(number)).await;
     }
+    one.project("other").await;
+    let theirs = [("gleaner-project", "other")];
+    let theirs = other.call(Method::DELETE, "/v1/records?before=2020-01-01T00:00:00Z", &theirs, None).await;
+    assert_eq!(theirs.expect(200)["erased"]["searches"], 0, "that of another project does not wait");
     let release = async {
         // The erasure waits.
         one.blocked(1).await;

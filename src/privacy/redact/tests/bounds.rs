@@ -1,0 +1,100 @@
+use super::*;
+
+#[test]
+fn a_text_of_nothing_but_names_is_read_in_linear_time() {
+    let redactor = secrets();
+    for name in [
+        "token ",
+        "token=",
+        "token.",
+        "token='",
+        "token(\"",
+        "token: [",
+        "api_key,",
+        "secret\n",
+        "\"token\":\n",
+        "password x token=abcd ",
+        "pwd=",
+        "pwd:",
+        "pwd='pwd",
+        "a.pwd-",
+        "\u{1b}[1mpwd=",
+        "\u{1b}[",
+    ] {
+        let taken = |bytes: usize| {
+            let text = name.repeat(bytes / name.len());
+            let begun = processor_time();
+            redacted(&redactor, &text);
+            processor_time().saturating_sub(begun)
+        };
+        let [short, long] = [1 << 16, 1 << 19].map(taken);
+        // A search from each name to the end takes 64 times as long.
+        assert!(long < 24 * short + Duration::from_millis(100), "{name}: {short:?}, {long:?}");
+    }
+}
+
+#[test]
+fn a_text_of_nothing_but_beginnings_of_tokens_is_looked_at_once() {
+    // Looked at from each beginning to the end, these would take hours.
+    let redactor = secrets();
+    for shape in SHAPES_THAT_HOLD_THEMSELVES {
+        let text = shape.repeat((2 << 20) / shape.len());
+        assert_eq!(redacted(&redactor, &text), "[redacted:secrets]", "{shape}");
+    }
+    let alternating = SHAPES_THAT_HOLD_THEMSELVES.concat().repeat(20_000);
+    assert!(redacted(&redactor, &alternating).len() < alternating.len() / 2);
+}
+
+/// Beginnings of tokens that may stand in such tokens.
+const SHAPES_THAT_HOLD_THEMSELVES: [&str; 5] = ["xoxb-", "glpat-", "sk-ant-", "xoxe.", "xapp-"];
+
+#[test]
+fn a_long_name_is_not_looked_at_again_for_each_of_its_values() {
+    let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
+    let name = "token".repeat(200_000);
+    let value = serde_json::json!({ name.as_str(): vec!["a"; 100_000], "password": [random(32)] });
+    let mut metadata = crate::types::FreeForm::of(&value).expect("JSON");
+    let mut redaction = Redaction::new(&redactor, &key);
+    metadata.texts(&mut redaction);
+    assert_eq!(redaction.spans(), 1);
+}
+
+#[test]
+fn counting_how_long_texts_are_changes_nothing() {
+    let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
+    let secret = format!("API_TOKEN={}", random(32));
+    let mut texts = vec![secret.clone(), serde_json::json!({ "text": secret }).to_string()];
+    let (mut hash, mut id) = (vec![1], uuid::Uuid::nil());
+    let (before, mut counting) = (texts.clone(), Redaction::counting(&redactor, &key));
+    texts.texts(&mut counting);
+    counting.hide(&mut hash);
+    counting.hide_id(&mut id);
+    assert_eq!((&texts, hash, id), (&before, vec![1], uuid::Uuid::nil()));
+    assert!(!counting.is_long());
+    texts.resize(1_000, secret);
+    texts.texts(&mut counting);
+    assert!(counting.is_long(), "short texts add up");
+}
+
+#[test]
+fn what_many_replacements_add_to_an_event_is_bounded() {
+    let name = "n".repeat(50);
+    let each = Redactor::new(&[], &[(&name, "[a-z]")], None).expect("an expression");
+    let (key, text) = (HashKey::new(vec![1; 32]), "a1".repeat(MOST_SPANS * 2));
+    let mut redaction = Redaction::new(&each, &key);
+    let mut texts = vec![text.clone(), text, "1".to_owned(), "a".to_owned()];
+    texts.texts(&mut redaction);
+    // The first text ends with one replacement of all that is left.
+    let replacement = format!("[redacted:{name}]");
+    assert!(texts[0].ends_with(&format!("1{replacement}")));
+    assert_eq!(texts[0].matches(&replacement).count(), MOST_SPANS + 1);
+    assert_eq!(texts[1..], ["*", "1", "*"]);
+}
+
+#[test]
+fn of_very_many_lines_the_first_are_read_without_what_stands_before_them() {
+    let text = "+a\n".repeat(3 * lines::MOST_LINES);
+    let views = lines::views(&text);
+    let lengths: Vec<_> = views.iter().map(|plain| plain.text.len()).collect();
+    assert_eq!(lengths, [text.len() - lines::MOST_LINES]);
+}

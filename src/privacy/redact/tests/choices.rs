@@ -1,0 +1,110 @@
+use super::*;
+use crate::privacy::redact::rules::CustomRule;
+
+/// From every place of a text of capital letters it looks at all of the rest, in vain.
+const SLOW: &str = "(?s).*[^A-Z]|[A-Z]";
+
+#[test]
+fn an_expression_of_a_projects_own_that_takes_too_long_hides_the_rest_of_the_text() {
+    let slow = Redactor::new(&[], &[("slow", SLOW)], None).expect("an expression");
+    let text = "A".repeat(2 << 20);
+    let hidden = redacted(&slow, &text);
+    assert!(hidden.ends_with("[redacted:slow]") && !hidden.contains('A'));
+}
+
+#[test]
+fn what_one_text_has_taken_of_the_time_of_slow_expressions_is_not_there_for_the_next() {
+    let slow = Redactor::new(&[], &[("slow", SLOW)], None).expect("an expression");
+    let text = "A".repeat(60_000);
+    let letters = || redacted(&slow, &text).matches("[redacted:slow]").count();
+    let begun = processor_time();
+    // One letter after the other is replaced, and at last the rest.
+    let first = letters();
+    let took = processor_time().saturating_sub(begun);
+    assert!(took > CUSTOM_SPARE && letters() < first);
+    assert_eq!(*slow.spare.lock().expect("no thread panics"), Duration::ZERO);
+    assert_eq!(redacted(&slow, "abc D"), "[redacted:slow][redacted:slow]");
+}
+
+#[test]
+fn expressions_that_take_too_long_to_compile_together_are_refused() {
+    let rule = |regex: &str| CustomRule { name: "n".to_owned(), regex: regex.to_owned() };
+    let rules = RedactRules { custom: vec![rule("a"), rule("b")], ..RedactRules::default() };
+    let (number, reason) =
+        rules.compile_within(Duration::ZERO).expect_err("no expression compiles in no time");
+    assert_eq!((number, reason.as_str()), (0, "it takes too long to compile, with those before it"));
+    rules.compile_within(Duration::MAX).expect("two expressions");
+}
+
+#[test]
+fn addresses_and_home_folders_are_replaced_if_asked_for() {
+    let redactor = Redactor::new(&["emails", "ips", "home-paths"], &[], None).expect("built-in rules");
+    for (text, expected) in [
+        ("Ann <ann.b+x@mail.example.org>, hi", "Ann <[redacted:emails]>, hi"),
+        ("git@github.com:x/y", "[redacted:emails]:x/y"),
+        ("from 203.0.113.7:443 and 2001:db8::1.", "from [redacted:ips]:443 and [redacted:ips]."),
+        (
+            "10.1.2.3,10.1.2.4 10.1.2.5\n10.1.2.6",
+            "[redacted:ips],[redacted:ips] [redacted:ips]\n[redacted:ips]",
+        ),
+        (r"x\n10.1.2.3\n2001:db8::1", r"x\n[redacted:ips]\n[redacted:ips]"),
+        ("2001:db8::1 2001:db8::2", "[redacted:ips] [redacted:ips]"),
+        ("from ::ffff:203.0.113.7, ::ffff:127.0.0.1", "from [redacted:ips], ::ffff:127.0.0.1"),
+        (
+            "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
+            "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
+        ),
+        ("/home/ann/src/x.rs:3", "[redacted:home-paths]/src/x.rs:3"),
+        (r"C:\Users\Ann\x", r"[redacted:home-paths]\x"),
+        ("std::vec::Vec", "std::vec::Vec"),
+    ] {
+        assert_eq!(redacted(&redactor, text), expected);
+    }
+}
+
+#[test]
+fn custom_rules_have_names_and_bounded_expressions() {
+    let redactor = Redactor::new(&[], &[("ticket", "ACME-[0-9]+"), ("name", "(?:Mr|Ms) (\\w+)")], None);
+    let redactor = redactor.expect("valid expressions");
+    let text = "Ms Ann opened ACME-17 and ACME-18";
+    assert_eq!(
+        redacted(&redactor, text),
+        "Ms [redacted:name] opened [redacted:ticket] and [redacted:ticket]"
+    );
+    let rules: Vec<_> =
+        redactor.spans(text, 0, MOST_SPANS).iter().map(|span| redactor.name(span.rule)).collect();
+    assert_eq!(rules, ["name", "ticket", "ticket"]);
+    for wrong in ["(", "(?:a{1000}){1000}", r"(a)\1"] {
+        let refused = Redactor::new(&[], &[("fine", "x"), ("wrong", wrong)], None);
+        assert_eq!(refused.expect_err("no such expression").0, 1, "{wrong}");
+    }
+}
+
+#[test]
+fn with_tags_equal_secrets_are_recognized_and_others_are_not() {
+    let redactor = Redactor::new(&["secrets"], &[], Some(HashKey::new(vec![7; 32]))).expect("built-in rules");
+    let (one, two) = (format!("ghp_{}", random(36)), format!("ghp_{}", random(37)));
+    let text = redacted(&redactor, &format!("{one} {two} {one}"));
+    let tags: Vec<_> = text.split(' ').collect();
+    assert!(tags[0] == tags[2] && tags[0] != tags[1], "{text}");
+    assert!(
+        tags[0].starts_with("[redacted:secrets:") && tags[0].len() == "[redacted:secrets:00112233]".len()
+    );
+}
+
+#[test]
+fn the_names_of_groups_stay_different_whatever_else_is_in_their_event() {
+    let (redactor, key) = (Redactor::new(&["emails"], &[], None).expect("a rule"), HashKey::new(vec![1; 32]));
+    let mut redaction = Redaction::new(&redactor, &key);
+    "a@b.org ".repeat(MOST_SPANS + 1).texts(&mut redaction);
+    let redacted = |name: &str| {
+        let mut name = name.to_owned();
+        name.group_name(&mut redaction);
+        name
+    };
+    let [ann, again, bob] = ["ann@example.org", "ann@example.org", "bob@example.org"].map(redacted);
+    assert_eq!(ann, again);
+    assert_ne!(ann, bob);
+    // Tags of four bytes are equal for two of some ten thousand names.
+    assert_eq!(ann.len(), "[redacted:emails:]".len() + 24);
+}

@@ -1,0 +1,283 @@
+use super::*;
+
+#[test]
+fn secrets_of_usual_programs_and_files_are_replaced() {
+    let (redactor, hex, secret) = (secrets(), "0123456789abcdef".repeat(3), random(20));
+    let (hex32, date) = (&hex[..32], "2026-01-01T00:00:00Z");
+    let discord = format!("MT{}.G{}.{}", random(24), random(5), random(38));
+    for (text, secret) in [
+        (format!("DB_PASS={secret}"), secret.as_str()),
+        (format!("export SMTP_PASS=\"{secret}\""), &secret),
+        (format!("{{\"user\":\"bob\",\"pass\":\"{secret}\"}}"), &secret),
+        (format!("auth: {{ user: 'bob@x.io', pass: '{secret}' }}"), &secret),
+        (format!("ansible_ssh_pass={secret}"), &secret),
+        (format!("**Password:** {secret}"), &secret),
+        (format!("curl -u bob:{secret} https://api.example.com"), &secret),
+        (format!("mysql -u root -p{secret} app"), &secret),
+        (format!("sshpass -p '{secret}' ssh bob@10.0.0.1"), &secret),
+        (format!("docker login -u bob -p {secret} registry.io"), &secret),
+        (format!("redis-cli -h db -p 6379 -a {secret} ping"), &secret),
+        (format!("mongosh --host db -u bob -p '{secret}'"), &secret),
+        (format!("[\"ldapsearch\", \"-x\", \"-D\", \"cn=bob\", \"-w\", \"{secret}\"]"), &secret),
+        (format!("sqlcmd -S db -U sa -P {secret} -Q 'select 1'"), &secret),
+        (format!("<RSAKeyValue><Modulus>x</Modulus><D>{}</D></RSAKeyValue>", random(172)), &random(172)),
+        (format!("subprocess.run(['curl', '-u', 'bob:{secret}', url])"), &secret),
+        (format!(r#"{{"args":["curl","--user","bob:{secret}"]}}"#), &secret),
+        (format!(r#""{{\"command\":[\"curl\",\"-u\",\"bob:{secret}\"]}}""#), &secret),
+        (format!(r#"["mysql","-u","root","-p{secret}","app"]"#), &secret),
+        (format!("mysql -u root --password='{secret}' app"), &secret),
+        (format!(r#"["sshpass", "-p", "{secret}", "ssh"]"#), &secret),
+        (format!(r#"[\"docker\",\"login\",\"-u\",\"bob\",\"-p\",\"{secret}\"]"#), &secret),
+        (format!("machine api.github.com\n  login bob\n  password {secret}\n"), &secret),
+        (format!("db.example.com:5432:app:bob:{secret}\n"), &secret),
+        (format!("requirepass {secret}"), &secret),
+        (format!("bob:{secret}@tcp(db:3306)/app"), &secret),
+        (format!("CREATE USER 'b'@'%' IDENTIFIED BY '{secret}';"), &secret),
+        (format!("variable \"db_password\" {{\n  type = string\n  default = \"{secret}\"\n}}"), &secret),
+        (format!("{{\"auths\":{{\"https://index.docker.io/v1/\":{{\"auth\":\"{secret}\"}}}}}}"), &secret),
+        (format!("    client-key-data: {}\n", random(200)), &random(200)),
+        (format!("client.login(\"{discord}\")"), &discord),
+        (format!("https://ptb.discord.com/api/v10/webhooks/1234567890/{}", random(68)), &random(68)),
+        (format!("new TelegramBot(\"7123456789:AA{}\")", random(33)), &random(33)),
+        (format!("https://x.blob.core.windows.net/c?sv=2022-11-02&sp=r&sig={}%3D", random(43)), &random(43)),
+        (format!("Client(\"AC{hex32}\", \"{}\")", &hex[8..40]), &hex[8..40]),
+        (format!("CREDENTIALS\tASIAABCDEFGHIJKLMNOP\t{date}\t{}", random(40)), &random(40)),
+        (format!("sk-{hex32}"), hex32),
+        (format!("sk_org_live_{}", random(60)), &random(60)),
+        (format!("sk_{hex}"), &hex),
+        (format!("xoxd-{}", random(60)), &random(60)),
+        (format!("d=xoxd-{}/{}+%3D; x", random(30), random(31)), &random(31)),
+        (format!("access_token$production$abcdefgh01234567${hex32}"), hex32),
+        (format!("oauth:{}", random(30).to_lowercase()), &random(30).to_lowercase()),
+        (format!("{hex32}-us12"), hex32),
+        (format!("pat-na1-{}-1234-1234-1234-{}", &hex[..8], &hex[..12]), &hex[..12]),
+    ] {
+        for redacted in [redacted(&redactor, &text), stored(&redactor, &text)] {
+            assert!(
+                redacted.contains("[redacted:secrets]") && !redacted.contains(secret),
+                "{text}: {redacted}"
+            );
+        }
+    }
+    // The letter of an escaped line break is not part of the word behind it.
+    for text in [
+        format!(r"printf 'machine api.heroku.com\nlogin me\npassword {secret}\n' > ~/.netrc"),
+        format!(r"set -e\nmysql -u root -p{secret} app"),
+        format!(r"set -e\nsshpass -p {secret} ssh"),
+        format!(r"x\ncurl -sSu bob:{secret} https://x.io"),
+        format!(r"HTTP/1.1 200 OK\r\nCookie: session={secret}\r\n"),
+        format!(r"x\nbearer {secret}"),
+        format!(r"x\ndb.example.com:5432:app:bob:{secret}\ny"),
+        format!("echo 'db.example.com:5432:app:bob:{secret}' >> ~/.pgpass"),
+        format!(r"FROM x\nENV API_TOKEN {secret}\nRUN y"),
+        format!(r"discord:\n{discord}"),
+        format!(r"x\n7123456789:AA{}", random(33)),
+        format!(r"x\n{hex32}-us12"),
+        // JSON may escape each slash, and may stand in a text that is none.
+        format!(r#"data: {{"authorization":"Basic {secret}\/{secret}"}}"#),
+        format!(r#"data: {{"auth":"{secret}\/{secret}=="}}"#),
+        format!(r#"data: {{"cookie":"a=1\/2; session={secret}\/{secret}"}}"#),
+    ] {
+        let redacted = redacted(&redactor, &text);
+        let secrets = [&secret, &discord, &random(33), hex32];
+        assert!(!secrets.iter().any(|secret| redacted.contains(*secret)), "{redacted}");
+    }
+    for text in [
+        "pass the value: it passes, as compass: \"north\" does",
+        "docker run -u node:node -p 8080:8080 image",
+        "redis-cli -h my-cache-2.example.com -p 6379 --latency, unzip -a archiveOfProject2.zip",
+        "mongodump -p 27017; the ldap -w option, mongo -a ConfigurationOfReplicaSet2",
+        "<RSAKeyValue><Modulus>qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t</Modulus></RSAKeyValue>",
+        "sort -u names.txt && mysql -u root -p app < dump.sql",
+        r#"["docker", "run", "-u", "node:node", "-p", "8080:8080"]"#,
+        r#"["mysql", "-u", "root", "-p", "app"]"#,
+        "password hashing and the password verification",
+        "docker login registry.io",
+        "{\"auth\": \"oauth2\", \"pass\": true}",
+        "https://example.com/sig=1&sig=abc",
+        "10:30:5432:ok",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+        assert_eq!(stored(&redactor, text), text);
+    }
+}
+
+#[test]
+fn credentials_that_a_program_puts_into_a_header_are_replaced() {
+    let redactor = secrets();
+    let value = random(32);
+    for (scheme, name) in [("Basic ", "Authorization"), ("", "Authorization"), ("session=", "Cookie")] {
+        for form in [
+            "headers[\"NAME\"] = \"…\"",
+            "headers[\\\"NAME\\\"] = \\\"…\\\"",
+            "xhr.setRequestHeader(\"NAME\", \"…\")",
+            "req.Header.Set(\"NAME\", `…`)",
+            ".header(NAME, HeaderValue::from_static(\"…\"))",
+            "'NAME' => '…',",
+            "proxy_set_header NAME \"…\";",
+            "[(\"NAME\",\"…\")]",
+            "headers = {'NAME': b'…'}",
+        ] {
+            let text = form.replace("NAME", name).replace('…', &format!("{scheme}{value}"));
+            let text = redacted(&redactor, &text);
+            assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
+        }
+    }
+    let joined = redacted(&redactor, &format!("h.set('Authorization', 'Bearer ' + '{value}')"));
+    assert_eq!(joined, "h.set('Authorization', 'Bearer ' + '[redacted:secrets]')");
+    let addresses =
+        redacted(&redactor, "https://u:P7x9k2mT@x.io, ann@example.org, postgres://a:kQ8z@w3Z@h1,h2/db");
+    assert_eq!(
+        addresses,
+        "https://[redacted:secrets]@x.io, ann@example.org, postgres://[redacted:secrets]@h1,h2/db"
+    );
+    let letters = "qwertyuiopasdfghjklzxcvb";
+    let header = redacted(&redactor, &format!("Authorization: Bearer {letters}\n"));
+    assert_eq!(header, "Authorization: Bearer [redacted:secrets]\n");
+    let quoted = redacted(&redactor, &format!("Cookie: a=\"{value}\"\n"));
+    assert_eq!(quoted, "Cookie: [redacted:secrets]\"\n");
+    let cookie = redacted(&redactor, &format!("Cookie: theme=dark; session={value}\nAccept: text/html"));
+    assert_eq!(cookie, "Cookie: [redacted:secrets]\nAccept: text/html");
+}
+
+#[test]
+fn colors_hide_neither_names_nor_values_nor_tokens() {
+    let redactor = secrets();
+    let (hex, value, token) = (drawn("0123456789abcdef", 64, 1), random(32), format!("ghp_{}", random(36)));
+    for (form, secret) in [
+        ("{ sessionSecret: €[32m'…'€[39m }", &hex),
+        ("€[34;01m\"access_token\"€[39;49;00m: €[33m\"…\"€[39;49;00m", &hex),
+        ("€[34;1m\"access_token\"€[0m€[1;39m:€[0m €[0;32m\"…\"€[0m", &hex),
+        (".env:€[01;31m€[KDB_PASSWORD€[m€[K=…\n", &value),
+        (".env:DB_€[01;31m€[KPASS€[m€[KWORD=…\n", &value),
+        ("-€[31mpassword€[m: €[31m'…'€[m", &value),
+        ("€[36mAuthorization€[39;49;00m: €[33mBearer …€[39;49;00m", &value),
+        ("printf '€[1mtoken€[0m: …€[0m'", &value),
+        ("a €[32m…€[0m", &token),
+        ("a€[32m…€[0m", &token),
+        ("€[38:5:196mtoken€(B€[m: '…'", &value),
+    ] {
+        for escape in ["\u{1b}", r"\u{1b}", r"\u001b", r"\033", "&#27;", "&#x1B;", "#033", "^[", "␛"] {
+            let form = form.replace('€', escape);
+            let text = redacted(&redactor, &form.replace('…', secret));
+            assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+        }
+    }
+    // The token that was looked for is only its beginning.
+    let found = token.replacen("ghp_", "\u{1b}[01;31m\u{1b}[Kghp_\u{1b}[m\u{1b}[K", 1);
+    assert_eq!(redacted(&redactor, &found), "\u{1b}[01;31m\u{1b}[K[redacted:secrets]");
+    for text in [
+        "\u{1b}[33m3b18e512dba79e4c8300dd08aeb37f8e728b8dad\u{1b}[m the token",
+        "\u{1b}[32mnext_token\u{1b}[0m: \u{1b}[32m'qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t'\u{1b}[0m",
+        "\u{1b}[1mtokens\u{1b}[0m: \u{1b}[33m123456789012\u{1b}[39m",
+        "\u{1b}[1;32mtask-ant-api03-qQ7xK2mZ9vB4nR8tqQ7xK2mZ9v\u{1b}[0m",
+        "\u{1b}[\u{1b}[0m31mé token\u{1b}[",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
+fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
+    let redactor = secrets();
+    let value = random(32);
+    let texts = [
+        "  - name: DB_PASSWORD\n    value: …",
+        "  \"name\": \"DB_PASSWORD\",\n  \"value\": \"…\"",
+        "  \"value\": \"…\",\n  \"name\": \"API_TOKEN\"",
+        "  <name>fs.secret.key</name>\n  <value>…</value>",
+        "  <key>Password</key>\n  <string>…</string>",
+        "  password: >-\n    …",
+        "password:\n  …",
+        "  \"--token\",\n  \"…\"",
+        "  API_KEY: |\n    …",
+        "const token =\n  process.env.TOKEN ||\n  \"…\";",
+        "  - --password\n  - …",
+        "  apiKey:\n    \"…\",",
+        "  set {\n    name  = \"auth.password\"\n    value = \"…\"\n  }",
+    ];
+    let before: [fn(usize, &str) -> String; 14] = [
+        |number, line| format!("{number:6}→{line}"),
+        |number, line| format!("{number:6}\t{line}"),
+        |number, line| format!("L{number}: {line}"),
+        |number, line| format!("{number}:{line}"),
+        |number, line| format!("k8s/app.yaml:{number}:{line}"),
+        |number, line| format!("k8s/app.yaml{}{line}", if number == 2 { ':' } else { '-' }),
+        |_, line| format!("+{line}"),
+        |number, line| format!("{number:6}→-{line}"),
+        |_, line| format!("web-1  | {line}"),
+        |_, line| format!("[pod/web-1/web] {line}"),
+        |_, line| format!("2026-01-01T10:00:00.123456789Z stdout F {line}"),
+        |_, line| format!("Jan  1 10:00:00 host web[12]: {line}"),
+        |_, line| format!("> {line}"),
+        |_, line| format!("# {line}"),
+    ];
+    for text in texts {
+        for before in before {
+            let text = format!("# head\n{text}\n# tail");
+            let lines: Vec<_> =
+                text.lines().enumerate().map(|(number, line)| before(number + 1, line)).collect();
+            let text = lines.join("\n");
+            for text in [text.clone(), format!("a\n{}", serde_json::json!({"output": text}))] {
+                let replaced = redacted(&redactor, &text.replace('…', &value));
+                assert_eq!(replaced, text.replace('…', "[redacted:secrets]"));
+            }
+        }
+    }
+    let table = "     6→user,password\n     7→ann,…";
+    let replaced = redacted(&redactor, &table.replace('…', &value));
+    assert_eq!(replaced, table.replace('…', "[redacted:secrets]"));
+    // The value before and the one after a change.
+    let (old, new) = (random(32), random(31));
+    let text = "   - name: DB_PASSWORD\n-    value: OLD\n+    value: NEW\n";
+    let replaced = redacted(&redactor, &text.replace("OLD", &old).replace("NEW", &new));
+    assert_eq!(replaced, text.replace("OLD", "[redacted:secrets]").replace("NEW", "[redacted:secrets]"));
+    for text in [
+        "     6→the token\n     7→qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t",
+        "+next_token:\n+  qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t",
+        "6\t- name: DB_PASSWORD\n7\t  valueFrom: {secretKeyRef: {name: db-credentials-5f7d, key: password}}",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
+fn a_password_among_the_arguments_of_a_call_that_logs_in_is_replaced() {
+    let redactor = secrets();
+    let value = random(24);
+    for form in [
+        "requests.get(url, auth=(\"ann\", \"…\"))",
+        "requests.get(url, auth = ('ann', '…'))",
+        "requests.get(url, auth=HTTPBasicAuth('ann','…'))",
+        "req.SetBasicAuth(\"ann\", \"…\")",
+        "client.get(url).basic_auth(\"ann\", Some(\"…\"))",
+        "smtp.PlainAuth(\"\", \"ann\", \"…\", host)",
+        "server.login(user, \\\"…\\\")",
+        "r.auth(\"…\")",
+        "new mysqli(\"db.example.com\", \"ann\", \"…\", \"app\")",
+        "MySQLdb.connect(\n    \"db\",\n    \"ann\",\n    \"…\",\n)",
+        "DriverManager.getConnection(\"jdbc:postgresql://db/app\", \"ann\", \"…\")",
+        "new UsernamePasswordCredentials(\"ann\", \"…\")",
+        "new PasswordAuthentication(\"ann\", \"…\".toCharArray())",
+        "new NetworkCredential(\"ann\", \"…\")",
+        "new ClientSecretCredential(tenant, client, \"…\")",
+        "crypto.createHmac('sha256', '…').update(body)",
+        "hmac.new(b'…', body, 'sha256')",
+        "jwt.sign(payload, '…', { expiresIn: '1h' })",
+        "Fernet(b\"…\")",
+    ] {
+        let text = redacted(&redactor, &form.replace('…', &value));
+        assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+    }
+    for text in [
+        "connect(\"onButtonClick2\", \"MainWindow2SlotHandler\"); id(\"qQ7xK2mZ9vB4nR8tqQ7x\")",
+        "auth(\"0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e\", \"3b18e512dba79e4c8300dd08aeb37f8e728b8dad\")",
+        "login(USER_NAME_2, read(\"/run/secrets/db2\"))",
+        "connect(\"wss://x9.example.com/Qk7/zP3xW9vK2mQ8\", timeout=10)",
+        "psycopg2.connect(\"host=db user=ann dbname=app\")",
+        "connect(\"db2.k8s.eu-west-1.rds.example.com\")",
+        "we connect(ed) the \"qQ7xK2mZ9vB4nR8tqQ7x\"",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
