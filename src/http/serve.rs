@@ -1,20 +1,20 @@
 //! Serving of connections: accepting them, timing out idle ones, and closing them in order.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
@@ -29,8 +29,9 @@ const END: Duration = Duration::from_secs(10);
 /// How many connections are taken beyond the most, so that probes get through when the server is full.
 const SPARE: usize = 32;
 
-/// How long a connection beyond the most may take to send its one request.
+/// How long a connection beyond the most may take to send its one request, and how long its answer may then take.
 const SPARE_PATIENCE: Duration = Duration::from_secs(2);
+const SPARE_END: Duration = Duration::from_secs(10);
 
 /// The maximum number of bytes of the head of a request in HTTP/1.1, and the most that are read ahead of a body.
 const MOST_HEAD: u32 = 32 << 10;
@@ -87,10 +88,11 @@ pub async fn serve(
     limits: Limits,
     stop: impl Future<Output = ()>,
 ) {
-    let open = GracefulShutdown::new();
+    // Each connection has a receiver as long as it is open.
+    let (stopping, is_stopping) = watch::channel(());
     let places = Arc::new(Semaphore::new(limits.connections));
     let spare_places = Arc::new(Semaphore::new(SPARE));
-    let mut stop = std::pin::pin!(stop);
+    let mut stop = pin!(stop);
     loop {
         let taken = tokio::select! {
             taken = Listener::accept(&mut listener) => taken,
@@ -122,10 +124,10 @@ pub async fn serve(
         http2.initial_connection_window_size(WINDOW).initial_stream_window_size(window);
         http2.max_send_buf_size(FRAME as usize).max_header_list_size(head_2);
         let routers = routers.clone();
-        let asked = Arc::new(AtomicBool::new(false));
-        let has_asked = Arc::clone(&asked);
+        let asked = Arc::new(Asked::default());
+        let asked_here = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Relaxed);
+            asked_here.count(&request);
             let has_many_fields = request.headers().len() > MOST_FIELDS;
             let (mut request, unread) = Unread::of(request);
             request.extensions_mut().insert(ConnectInfo(address));
@@ -150,16 +152,35 @@ pub async fn serve(
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(limits.patience));
         let (stream, ended_stream) = Lingering::new(Box::pin(stream));
-        let connection = open.watch(server.serve_connection(TokioIo::new(stream), service).into_owned());
+        let connection = server.serve_connection(TokioIo::new(stream), service).into_owned();
+        let mut is_stopping = is_stopping.clone();
         tokio::spawn(async move {
             let _place = place;
             let ended = {
-                let mut connection = std::pin::pin!(connection);
-                // Until the first bytes tell which version of HTTP a client speaks, no timeout of that version runs.
-                match tokio::time::timeout(patience, &mut connection).await {
-                    Ok(ended) => ended,
-                    Err(_) if !has_asked.load(Ordering::Relaxed) => return,
-                    Err(_) => connection.await,
+                let mut connection = pin!(connection);
+                let mut requests = 0;
+                loop {
+                    tokio::select! {
+                        ended = connection.as_mut() => break ended,
+                        // It ends when the requests in flight are answered, and takes no others.
+                        Ok(()) = is_stopping.changed() => connection.as_mut().graceful_shutdown(),
+                        () = tokio::time::sleep(patience) => {
+                            let before = std::mem::replace(&mut requests, asked.requests.load(Ordering::Relaxed));
+                            // Until the first bytes tell which version of HTTP a client speaks, no timeout of that version runs.
+                            if requests == 0 {
+                                return;
+                            }
+                            if is_full {
+                                connection.as_mut().graceful_shutdown();
+                                let ended = tokio::time::timeout(SPARE_END, connection.as_mut()).await;
+                                break ended.unwrap_or(Ok(()));
+                            }
+                            // In HTTP/2 the library asks only whether the client is still there.
+                            if requests == before && asked.is_http2.load(Ordering::Relaxed) {
+                                connection.as_mut().graceful_shutdown();
+                            }
+                        }
+                    }
                 }
             };
             if let Err(error) = ended {
@@ -170,9 +191,24 @@ pub async fn serve(
             }
         });
     }
-    drop(listener);
-    if tokio::time::timeout(END, open.shutdown()).await.is_err() {
+    drop((listener, is_stopping));
+    stopping.send_replace(());
+    if tokio::time::timeout(END, stopping.closed()).await.is_err() {
         tracing::warn!("some requests did not end within ten seconds");
+    }
+}
+
+/// The requests that a connection has made.
+#[derive(Debug, Default)]
+struct Asked {
+    requests: AtomicU64,
+    is_http2: AtomicBool,
+}
+
+impl Asked {
+    fn count(&self, request: &Request<Incoming>) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.is_http2.fetch_or(request.version() == Version::HTTP_2, Ordering::Relaxed);
     }
 }
 

@@ -1,16 +1,23 @@
 //! A full queue, a deadlock and a client that stops sending: nobody is waited for without end.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::support::program::{Connections, Settings, serve};
@@ -202,10 +209,7 @@ async fn short_events_that_wait_take_bounded_memory() {
 }
 
 /// Serves on a port until the sender is dropped.
-async fn listen(
-    service: &Service,
-    limits: Connections,
-) -> (SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+async fn listen(service: &Service, limits: Connections) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (stop, stopped) = oneshot::channel::<()>();
@@ -214,6 +218,55 @@ async fn listen(
         drop(stopped.await);
     }));
     (address, stop, serving)
+}
+
+/// Asks for the health of the server on a new connection in HTTP/2, whose task ends when it is closed.
+async fn http2(address: SocketAddr) -> Option<(SendRequest<Body>, JoinHandle<()>)> {
+    let stream = TcpStream::connect(address).await.ok()?;
+    let (mut requests, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.ok()?;
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    let request = Request::get(format!("http://{address}/healthz")).body(Body::empty()).expect("a request");
+    let answer = requests.send_request(request).await.ok()?;
+    (answer.status() == StatusCode::OK).then_some((requests, connection))
+}
+
+#[tokio::test]
+async fn a_connection_in_http2_that_asks_for_nothing_is_closed_and_its_requests_are_answered() {
+    let service = Service::open().await;
+    let patience = Duration::from_millis(300);
+    let (address, stop, serving) = listen(&service, Connections { connections: 2, patience }).await;
+    let (_idle, connection) = http2(address).await.expect("an answer");
+    tokio::time::timeout(Duration::from_secs(20), connection).await.expect("it is closed").expect("it ends");
+    // The body of a request takes longer than that to come.
+    let log = json!({"user_intent": "i", "domain_name": "d"}).to_string();
+    let (first, rest) = log.split_at(5);
+    let (first, rest) = (first.to_owned(), rest.to_owned());
+    let body = stream::iter([first]).chain(stream::once(async move {
+        tokio::time::sleep(4 * patience).await;
+        rest
+    }));
+    let (mut requests, _connection) = http2(address).await.expect("an answer");
+    let request = Request::post(format!("http://{address}/v1/generations"))
+        .header("content-type", "application/json")
+        .body(Body::from_stream(body.map(Ok::<_, Infallible>)))
+        .expect("a request");
+    let answer = requests.send_request(request).await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::CREATED);
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_most_are_closed_also_in_http2() {
+    let service = Service::open().await;
+    let patience = Duration::from_mins(1);
+    let (address, stop, serving) = listen(&service, Connections { connections: 1, patience }).await;
+    let held = join_all((0..33).map(|_| http2(address))).await;
+    assert!(held.iter().all(Option::is_some));
+    assert!(http2(address).await.is_none(), "no place is free");
+    eventually("a probe is answered", async || http2(address).await.is_some()).await;
+    drop((held, stop));
+    serving.await.expect("it ends when told");
 }
 
 #[tokio::test]
