@@ -45,6 +45,9 @@ pub fn writer_name(project: &str) -> String {
 /// The application name of connections that export. The names of those that build a snapshot begin with it.
 pub const EXPORT_NAME: &str = "gleaner-export";
 
+/// The application name of the connections with which late reports of hooks are marked.
+pub const LATE_NAME: &str = "gleaner-late";
+
 /// The SQLSTATE of a statement that would have written in a transaction that is read-only.
 const READ_ONLY: &str = "25006";
 
@@ -62,7 +65,8 @@ pub async fn earlier_now(db: &PgPool) -> sqlx::Result<Timestamp> {
     Ok(now.min(Timestamp::now()))
 }
 
-/// Makes a pool of at most `size` connections with the application name `name`. It connects when first used.
+/// Makes a pool of at most `size` connections with the application name `name`. It connects when first used, or at once if there
+/// is no time for that later.
 #[must_use]
 pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     // The writer repeats the same few statements, and planning one takes longer than writing a row. Reading
@@ -74,7 +78,12 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         // process.
         options = options.options([("max_parallel_workers_per_gather", "0")]);
     }
-    let idle = if name == WRITER_NAME { "10s" } else { "1min" };
+    let idle = match name {
+        WRITER_NAME => "10s",
+        // As long as a statement may take that stores a report.
+        LATE_NAME => "10min",
+        _ => "1min",
+    };
     let options = options
         .application_name(name)
         .options([("timezone", "UTC"), ("jit", "off"), ("plan_cache_mode", plans)])
@@ -84,6 +93,7 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .log_slow_statements(log::LevelFilter::Warn, Duration::from_secs(1));
     PgPoolOptions::new()
         .max_connections(size)
+        .min_connections(u32::from(name == LATE_NAME))
         .acquire_timeout(Duration::from_secs(5))
         .test_before_acquire(false)
         .before_acquire(|connection, state| {

@@ -109,10 +109,9 @@ impl IntakePool {
     }
 
     /// Returns what marks a report for the erasures of other servers, because its sender gets the answer before it is stored.
+    /// The future must not be dropped before its end.
     pub fn late(&self, report: &Report) -> impl Future<Output = ()> + Send + 'static {
-        let (late, project, marked) =
-            (self.late.clone(), Arc::clone(&report.name.0), Arc::clone(&report.marked));
-        async move { late.mark(&project, &marked).await }
+        self.late.clone().mark(Arc::clone(&report.name.0), Arc::clone(&report.marked))
     }
 
     /// Waits until all hook reports of a project that have begun have been processed, so that an erasure finds what they

@@ -1,22 +1,27 @@
 //! Hook reports whose senders have their answers before what they report is stored. Erasures wait for them, those of other
 //! servers and of commands, too: each project's late reports have a mark in the database, which is a lock that they share.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
 
 use crate::db;
 use crate::error::{Error, Result};
 
-/// The number of projects whose late reports are marked at the same time. Each takes a connection.
-const MARKED: u32 = 2;
+/// The number of marks at the same time, each of which takes a connection.
+const MARKS: u32 = 4;
 
 /// How long a mark is also that of further reports. An erasure waits until those that share one are stored.
 const SHARED: Duration = Duration::from_secs(1);
+
+/// The pause after which a mark is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum time for which an erasure waits for the hook reports before it.
 pub(super) const EARLIER: Duration = Duration::from_secs(10);
@@ -27,63 +32,79 @@ pub(super) const LATE: &str = "reports of hooks are still being stored; send the
 /// The error code of a statement that has waited too long for a lock.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// A lock in the database, which is given back when the last of the reports that share it is stored.
+/// Locks in the database, one for each project, which are given back when the last of the reports that share them is stored.
 #[derive(Debug)]
 pub(super) struct Mark {
-    _transaction: Mutex<Transaction<'static, Postgres>>,
+    since: Instant,
+    locks: Mutex<Locks>,
+}
+
+#[derive(Debug)]
+struct Locks {
+    transaction: Transaction<'static, Postgres>,
+    projects: HashSet<Arc<str>>,
 }
 
 /// Where a report keeps its mark, if it gets one.
 pub(super) type Marked = Arc<OnceLock<Arc<Mark>>>;
 
-/// The newest mark of each project, and when it was made.
-type Marks = HashMap<Arc<str>, (Instant, Weak<Mark>)>;
-
-/// The marks of projects whose reports are late.
+/// What marks late reports, of whichever projects.
 #[derive(Debug, Clone)]
 pub(super) struct LateReports {
     db: PgPool,
-    marks: Arc<Mutex<Marks>>,
-    /// Held by whoever makes a mark, so that others share it.
-    making: Arc<tokio::sync::Mutex<()>>,
+    /// The mark that further reports share. Whoever marks a report holds it.
+    newest: Arc<Mutex<Weak<Mark>>>,
 }
 
 impl LateReports {
     pub(super) fn new(options: &PgConnectOptions) -> Self {
-        let db = db::pool(options, "gleaner-late", MARKED);
-        Self { db, marks: Arc::default(), making: Arc::default() }
+        Self { db: db::pool(options, db::LATE_NAME, MARKS), newest: Arc::default() }
     }
 
-    /// Marks a report of a project as late until it is dropped, if there is a connection for that.
-    pub(super) async fn mark(&self, project: &Arc<str>, marked: &Marked) {
-        let mut mark = self.shared(project);
-        if mark.is_none() {
-            let _making = self.making.lock().await;
-            mark = self.shared(project);
-            if mark.is_none() {
-                mark = self.new_mark(project).await.ok();
+    /// Marks a report of a project as late until it is stored. The future must not be dropped before its end.
+    pub(super) async fn mark(self, project: Arc<str>, marked: Marked) {
+        loop {
+            let mut newest = self.newest.lock().await;
+            if Arc::strong_count(&marked) == 1 {
+                // The report is stored meanwhile.
+                return;
             }
-        }
-        if let Some(mark) = mark {
-            let _ = marked.set(mark);
+            match self.try_mark(&mut newest, &project).await {
+                Ok(Some(mark)) => {
+                    let _ = marked.set(mark);
+                    return;
+                }
+                // An erasure waits for earlier reports.
+                Ok(None) => (),
+                Err(_) => *newest = Weak::new(),
+            }
+            drop(newest);
+            sleep(PAUSE).await;
         }
     }
 
-    async fn new_mark(&self, project: &Arc<str>) -> sqlx::Result<Arc<Mark>> {
-        const LOCK: &str = "select pg_advisory_xact_lock_shared(hashtext('gleaner reports of ' || $1))";
-        let mut transaction = db::begin(&self.db).await?;
-        sqlx::query(LOCK).bind(&**project).execute(&mut *transaction).await?;
-        let mark = Arc::new(Mark { _transaction: Mutex::new(transaction) });
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        marks.retain(|_, (_, mark)| mark.strong_count() > 0);
-        marks.insert(Arc::clone(project), (Instant::now(), Arc::downgrade(&mark)));
-        Ok(mark)
-    }
-
-    fn shared(&self, project: &str) -> Option<Arc<Mark>> {
-        let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, mark) = marks.get(project)?;
-        if since.elapsed() < SHARED { mark.upgrade() } else { None }
+    async fn try_mark(&self, newest: &mut Weak<Mark>, project: &Arc<str>) -> sqlx::Result<Option<Arc<Mark>>> {
+        const LOCK: &str = "select pg_try_advisory_xact_lock_shared(hashtext('gleaner reports of ' || $1))";
+        let are_taken = self.db.size() == MARKS && self.db.num_idle() == 0;
+        let mark = match newest.upgrade().filter(|mark| are_taken || mark.since.elapsed() < SHARED) {
+            Some(mark) => mark,
+            None => {
+                let transaction = db::begin(&self.db).await?;
+                let locks = Locks { transaction, projects: HashSet::new() };
+                Arc::new(Mark { since: Instant::now(), locks: Mutex::new(locks) })
+            }
+        };
+        *newest = Arc::downgrade(&mark);
+        let mut locks = mark.locks.lock().await;
+        if !locks.projects.contains(project) {
+            let lock = sqlx::query_scalar(LOCK).bind(&**project);
+            if !lock.fetch_one(&mut *locks.transaction).await? {
+                return Ok(None);
+            }
+            locks.projects.insert(Arc::clone(project));
+        }
+        drop(locks);
+        Ok(Some(mark))
     }
 }
 
