@@ -26,6 +26,7 @@ use crate::exports::datasets::{self, Entry};
 use crate::exports::export::Export as Extent;
 use crate::exports::format::Format;
 use crate::exports::params::{COMMON, Common};
+use crate::exports::places::Limits;
 use crate::exports::snapshots;
 use crate::http::memory::Memory;
 use crate::{db, projects};
@@ -171,7 +172,8 @@ async fn from_database(
     let export = Extent::prepare(db, project, &entry.description, dataset, common).await?;
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
-    let producer = tokio::spawn(export.run(db.clone(), sender, None, (), Memory::unbounded()));
+    let patience = Limits::default().longest_page;
+    let producer = tokio::spawn(export.run(db.clone(), sender, None, (), Memory::unbounded(), patience));
     let mut rows = Rows::open(path)?;
     loop {
         let chunk = chunks.recv().await.context("the export was interrupted; the log has the cause")?;

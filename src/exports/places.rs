@@ -56,6 +56,8 @@ pub struct Exports {
     pub next_building: Arc<Mutex<()>>,
     /// The time after which it is of use to know the progress of a building, for which the rows are counted.
     pub count_after: Duration,
+    /// The time for which a page of an export waits for its reader.
+    longest_page: Duration,
     /// The maximum duration of an export, and of the building of a snapshot.
     longest: Duration,
     /// The longest time that a statement beside exports may take.
@@ -88,6 +90,7 @@ impl Exports {
             building: Arc::default(),
             next_building: Arc::default(),
             count_after: limits.count_after,
+            longest_page: limits.longest_page,
             longest,
             longest_statement,
             places,
@@ -200,7 +203,7 @@ impl Exports {
     /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place, memory: Memory) {
         let turns = self.turns(&export.project);
-        let run = export.run(self.db, out, Some(turns), place, memory);
+        let run = export.run(self.db, out, Some(turns), place, memory, self.longest_page);
         if timeout(self.longest, run).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }
@@ -230,6 +233,9 @@ impl Exports {
     }
 }
 
+/// The maximum number of seconds that a statement of Postgres may be allowed to take.
+const MOST_SECONDS: u64 = (i32::MAX / 1_000) as u64;
+
 /// Limits on exports.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Serving")]
@@ -243,7 +249,7 @@ pub struct Limits {
     /// The number of seconds after which an export or the building of a snapshot is stopped. A long export can be divided
     /// into parts.
     #[arg(long, env = "GLEANER_LONGEST_EXPORT", default_value_t = Self::default().longest_export, global = true, value_name = "SECONDS",
-        value_parser = clap::value_parser!(u64).range(1..))]
+        value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
     pub longest_export: u64,
 
     /// The maximum number of snapshots of one project. Their files are in the database.
@@ -259,6 +265,11 @@ pub struct Limits {
     /// The time after which the rows of a snapshot that is being built are counted.
     #[arg(skip = Self::default().count_after)]
     pub count_after: Duration,
+
+    /// The time for which a page of an export waits for its reader. A statement that waits keeps the database from removing
+    /// what other requests replace.
+    #[arg(skip = Self::default().longest_page)]
+    pub longest_page: Duration,
 }
 
 impl Default for Limits {
@@ -269,6 +280,7 @@ impl Default for Limits {
             most_snapshots: 50,
             largest_snapshot: 16 << 10,
             count_after: Duration::from_secs(5),
+            longest_page: Duration::from_secs(30),
         }
     }
 }

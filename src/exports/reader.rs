@@ -1,6 +1,7 @@
 //! The reader of an export or of a snapshot, and the turns of an export, which it gives up while its reader has enough to read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt as _};
@@ -90,6 +91,11 @@ impl Reader {
         if let Some(turns) = &mut self.turns {
             turns.end();
         }
+    }
+
+    /// Returns how long the reader was waited for.
+    pub(super) fn waited(&self) -> Duration {
+        self.pace.waited()
     }
 
     /// Sends rows, and leaves room for further ones. Returns whether the reader is still there and fast enough.

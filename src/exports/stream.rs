@@ -15,7 +15,7 @@
 //!    client hangs up meanwhile, or it takes longer than an export may, the statement is canceled.
 //!
 //! 3. **Pages** (`Export::run`) have 5,000 rows in the order of their keys. Each is a statement with its own
-//!    snapshot, so that vacuum can proceed. Rows are read one by one, written as JSON in Rust, and sent in chunks of
+//!    snapshot, so that vacuum can proceed, and ends early if its reader takes long. Rows are read one by one, written as JSON in Rust, and sent in chunks of
 //!    64 KiB through a channel that holds four of them. An export needs no more memory than that, except for a long row, for
 //!    which it holds some of the memory that requests share. If there is none, it forgets the row, ends the statement, waits,
 //!    and begins the next page with that row. Building the JSON
@@ -53,6 +53,7 @@
 //! [`split`](super::split).
 
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sqlx::PgPool;
@@ -86,12 +87,14 @@ enum End {
     Gone,
     /// Before a row of so many bytes, for which there was no memory.
     Long(usize),
+    /// Where the reader had taken too long to read so far.
+    Slow,
 }
 
 impl Export {
     /// Sends the rows to `out` as chunks of lines, and an empty chunk at the end. If `out` closes without an empty
-    /// chunk, the export was interrupted and must not look complete. It ends early if the reader is gone. The
-    /// `turns` and the `permit` are given back before the reader sees the end. The export holds `memory` for each long row.
+    /// chunk, the export was interrupted and must not look complete. It ends early if the reader is gone. A page for whose
+    /// reader it has waited for `patience` is followed by the next one. The `turns` and the `permit` are given back before the reader sees the end. The export holds `memory` for each long row.
     pub async fn run<P>(
         mut self,
         db: PgPool,
@@ -99,11 +102,12 @@ impl Export {
         turns: Option<Turns>,
         permit: P,
         memory: Memory,
+        patience: Duration,
     ) {
         let mut reader = Reader::new(out, turns);
         loop {
             reader.begin().await;
-            match self.send_page(&db, &mut reader, &memory).await {
+            match self.send_page(&db, &mut reader, &memory, patience).await {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => {
                     reader.pause();
@@ -137,6 +141,7 @@ impl Export {
         db: &PgPool,
         reader: &mut Reader,
         memory: &Memory,
+        patience: Duration,
     ) -> anyhow::Result<Progress> {
         let mut query = self.next_page("")?;
         let mut connection = db.acquire().await?;
@@ -146,6 +151,7 @@ impl Export {
         let mut chunk = Vec::with_capacity(CHUNK * 2);
         chunk.extend(self.take_header());
         let mut count = 0;
+        let until = reader.waited() + patience;
         let out = reader.out.clone();
         let mut gone = pin!(out.closed());
         let end = loop {
@@ -171,6 +177,9 @@ impl Export {
             if long.is_some() {
                 memory.give_back();
             }
+            if reader.waited() > until {
+                break End::Slow;
+            }
         };
         if end != End::Last {
             reader.pause();
@@ -186,6 +195,7 @@ impl Export {
         }
         Ok(match end {
             End::Long(bytes) => Progress::Waiting(bytes),
+            End::Slow => Progress::More,
             _ if count == PAGE => Progress::More,
             _ => Progress::Done,
         })

@@ -13,7 +13,7 @@ pub mod memory;
 pub mod pace;
 pub mod page;
 pub mod params;
-mod pieces;
+pub mod pieces;
 pub mod received;
 pub mod reply;
 pub mod send;

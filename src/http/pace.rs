@@ -27,6 +27,12 @@ impl Pace {
         self.sent += bytes as u64;
     }
 
+    /// Returns how long the client was waited for.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Waits until there is room in `out` for what is sent. Returns whether the client is still there and fast enough.
     pub async fn wait<T>(&mut self, out: &mpsc::Sender<T>, sent: T) -> bool {
         let allowed = STALL + Duration::from_secs(self.sent / SLOWEST);

@@ -12,7 +12,7 @@ const MOST: usize = 64 << 10;
 /// leaves free memory behind in which what follows often does not fit, so that many bodies that come at once would take
 /// much more of it than they hold.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub struct Pieces {
     pieces: Vec<Vec<u8>>,
     length: usize,
     /// The number of bytes that there is room for.
@@ -21,12 +21,19 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Returns how many bytes have come.
-    pub(super) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.length
     }
 
+    /// Returns whether nothing has come.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     /// Adds bytes, for which memory is asked before it is taken. Fails if there is none.
-    pub(super) async fn add(&mut self, mut bytes: &[u8], memory: &Memory) -> Result<()> {
+    pub async fn add(&mut self, mut bytes: &[u8], memory: &Memory) -> Result<()> {
         while !bytes.is_empty() {
             if self.length == self.room {
                 // At most as much room again is taken as there is, so that a short body takes little.
@@ -44,7 +51,8 @@ impl Pieces {
     }
 
     /// Returns all bytes as one.
-    pub(super) fn join(mut self) -> Vec<u8> {
+    #[must_use]
+    pub fn join(mut self) -> Vec<u8> {
         if self.pieces.len() <= 1 {
             return self.pieces.pop().unwrap_or_default();
         }

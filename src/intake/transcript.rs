@@ -18,6 +18,6 @@ pub async fn take(
 ) -> Result<TranscriptCounts> {
     let Some(origin) = tenant.keep(origin).await else { return Ok(TranscriptCounts::default()) };
     let listener = Conversations { key: None };
-    let (counts, ..) = Intake::new(&app.searches, tenant, origin, listener).take(lines).await?;
+    let (counts, ..) = Intake::new(&app.searches, tenant, origin, listener).take(lines.into()).await?;
     Ok(counts)
 }

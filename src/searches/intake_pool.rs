@@ -26,6 +26,8 @@ pub struct IntakePool {
     pub db: PgPool,
     /// The projects' places at these connections, of which one project leaves half to others.
     shares: Shares,
+    /// The projects' places for pieces of transcripts, as many. What is read of a piece takes memory until it is stored.
+    pieces: Shares,
     turns: Arc<Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>>,
     /// The places for hook reports, whose processing may outlast their requests.
     reports: Shares,
@@ -76,11 +78,12 @@ impl IntakePool {
     pub fn new(options: &PgConnectOptions, connections: u32) -> Self {
         let db = db::pool(options, db::WRITER_NAME, connections);
         let connections = connections as usize;
-        let shares = Shares::with_total((connections / 2).max(1), connections);
+        let shares = || Shares::with_total((connections / 2).max(1), connections);
         let late = LateReports::new(options);
         Self {
             db,
-            shares,
+            shares: shares(),
+            pieces: shares(),
             turns: Arc::default(),
             reports: Shares::new(REPORTS),
             underway: Arc::default(),
@@ -96,6 +99,11 @@ impl IntakePool {
         let place = self.shares.take(project, 1).await;
         let begin = format!("begin; set local application_name = '{}'", db::writer_name(project));
         Ok((place, db::begin_with(&self.db, AssertSqlSafe(begin)).await?))
+    }
+
+    /// Waits until a piece of a transcript may be read. The place is given back when it is dropped.
+    pub(super) async fn begin_piece(&self, project: &Arc<str>) -> Place {
+        self.pieces.take(project, 1).await
     }
 
     /// Begins to process a hook report of a project, or returns none if it has too many.

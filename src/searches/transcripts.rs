@@ -19,6 +19,7 @@ mod pieces;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -230,10 +231,10 @@ impl<'a, L: Listener> Intake<'a, L> {
 
     /// Stores whole lines, a limited number in one transaction. Returns the outcome, the number of replaced
     /// characters, and the number of redacted spans.
-    pub async fn take(&self, lines: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
+    pub async fn take(&self, lines: Bytes) -> Result<(TranscriptCounts, usize, u32)> {
         let (mut counts, mut replaced, mut redacted) = (TranscriptCounts::default(), 0, 0);
-        for piece in pieces(&lines) {
-            let (counts_of_piece, characters, spans) = self.take_piece(piece.to_vec()).await?;
+        for piece in pieces(lines) {
+            let (counts_of_piece, characters, spans) = self.take_piece(piece).await?;
             counts.add(counts_of_piece);
             replaced += characters;
             redacted += spans;
@@ -242,8 +243,9 @@ impl<'a, L: Listener> Intake<'a, L> {
     }
 
     /// Stores a piece of lines when no other request of this server is storing lines of the source.
-    async fn take_piece(&self, piece: Vec<u8>) -> Result<(TranscriptCounts, usize, u32)> {
+    async fn take_piece(&self, piece: Bytes) -> Result<(TranscriptCounts, usize, u32)> {
         let _turn = self.pool.turn(&self.tenant.name, self.id).await;
+        let _place = self.pool.begin_piece(&self.tenant.name).await;
         let key = self.tenant.policy.key().clone();
         let piece = apart(&self.tenant.name, move || Piece::new(piece, &key)).await;
         if piece.lines.is_empty() {

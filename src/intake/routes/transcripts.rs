@@ -13,6 +13,7 @@ use crate::auth::{Caller, Write};
 use crate::error::{Error, Refusals, Result};
 use crate::http::json::{self, Recheck, expect_media_type};
 use crate::http::memory::Memory;
+use crate::http::pieces::Pieces;
 use crate::http::reply::{NotKept, Shown};
 use crate::http::{NDJSON_LIMIT, Query, Replaced, line};
 use crate::intake::prompts::Conversations;
@@ -23,6 +24,8 @@ use crate::state::App;
 
 /// How many bytes of lines are taken at once, or one line if that is longer.
 const PIECE: usize = 2 << 20;
+/// How many times the bytes of a piece memory is held for while it is read, twice as many as for a body.
+const READ: usize = 2;
 /// How long a sender may send nothing: others of the same source are waiting.
 const STALL: Duration = Duration::from_mins(1);
 
@@ -68,7 +71,7 @@ async fn append_transcript(
     let (head, body) = request.into_parts();
     let mut chunks = body.into_data_stream();
     let mut counts = TranscriptCounts::default();
-    let mut lines = Lines::default();
+    let mut lines = Pieces::default();
     let memory = Memory::of(&head.extensions);
     let (mut begun, mut pauses) = (Instant::now(), Pauses::begin());
     loop {
@@ -77,10 +80,21 @@ async fn append_transcript(
             .map_err(|_| Error::Malformed("nothing was sent for a minute".to_owned()))?;
         let chunk = chunk.transpose().map_err(|error| json::unreadable(&error))?;
         let last = chunk.is_none();
-        json::expect_pace(begun, lines.0.len())?;
+        json::expect_pace(begun, lines.len())?;
         pauses.pause().await;
-        memory.hold(lines.0.len() + chunk.as_ref().map_or(0, Bytes::len)).await?;
-        if let Some(piece) = lines.push(chunk)? {
+        // The bytes that belong to a piece of whole lines, and those behind it.
+        let mut bytes = chunk.unwrap_or_default();
+        let newline = memchr::memrchr(b'\n', &bytes);
+        let is_piece = newline.is_some() && lines.len() + bytes.len() >= PIECE;
+        let rest = newline.filter(|_| is_piece).map(|newline| bytes.split_off(newline + 1));
+        lines.add(&bytes, &memory).await?;
+        if newline.is_none() && lines.len() > NDJSON_LIMIT {
+            return Err(Error::TooLarge(format!("a line has more than {NDJSON_LIMIT} bytes")));
+        }
+        if is_piece || last && !lines.is_empty() {
+            let piece = Bytes::from(std::mem::take(&mut lines).join());
+            // A text is decoded from a copy of its line.
+            memory.hold(READ * piece.len()).await?;
             Recheck::run(&head.extensions).await?;
             let turn = app.work.turn(&caller.project, Kind::Parse).await;
             let (piece, characters, redacted) = intake.take(piece).await?;
@@ -90,31 +104,9 @@ async fn append_transcript(
             replaced.add(characters);
             replaced.add_redacted(redacted);
         }
+        lines.add(&rest.unwrap_or_default(), &memory).await?;
         if last {
             return Ok(Shown::Record(counts));
         }
-    }
-}
-
-/// The bytes that have come in, held until there is a piece of whole lines.
-#[derive(Default)]
-struct Lines(Vec<u8>);
-
-impl Lines {
-    /// Adds a chunk, or the end if there is none; returns a piece of whole lines, once there is one large enough.
-    fn push(&mut self, chunk: Option<Bytes>) -> Result<Option<Vec<u8>>> {
-        let Some(chunk) = chunk else {
-            return Ok(Some(std::mem::take(&mut self.0)).filter(|piece| !piece.is_empty()));
-        };
-        let newline = chunk.iter().rposition(|&byte| byte == b'\n').map(|index| self.0.len() + index + 1);
-        self.0.extend_from_slice(&chunk);
-        if let Some(end) = newline.filter(|_| self.0.len() >= PIECE) {
-            let rest = self.0.split_off(end);
-            return Ok(Some(std::mem::replace(&mut self.0, rest)));
-        }
-        if newline.is_none() && self.0.len() > NDJSON_LIMIT {
-            return Err(Error::TooLarge(format!("a line has more than {NDJSON_LIMIT} bytes")));
-        }
-        Ok(None)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::random::{is_random, is_very_random};
+use super::random::{is_key, is_random};
 use super::{CODE, Pattern, builtin};
 
 /// A quotation mark, also in the escapes of code.
@@ -21,7 +21,7 @@ const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 const ARGUMENTS: &str = r#"[^\n|;&]{0,400}?[\s,"']"#;
 
 /// The ends of the names of functions that log in, sign or encrypt, and of arguments with a user and a password.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 31] = [
     "auth(",
     "auth=(",
     "auth = (",
@@ -38,6 +38,21 @@ const CALLS: [&str; 16] = [
     "jwt.sign(",
     "jwt.verify(",
     "fernet(",
+    "pdo(",
+    "hmac256(",
+    "hmac384(",
+    "hmac512(",
+    "hmacshakeyfor(",
+    "jwt::encode(",
+    "jwt::decode(",
+    "signwith(",
+    "symmetricsecuritykey(encoding.utf8.getbytes(",
+    "aes.encrypt(",
+    "aes.decrypt(",
+    "aes.new(",
+    "openssl_encrypt(",
+    "cipheriv(",
+    "cookieparser(",
 ];
 
 /// Returns the strings among the arguments of such functions that look like nothing but secrets. The others are users, hosts
@@ -52,7 +67,7 @@ fn arguments(text: &str) -> Vec<Range<usize>> {
     let strings = arguments.flat_map(|arguments| {
         let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));
         strings
-            .filter(|string| is_very_random(string.as_str()))
+            .filter(|string| is_key(string.as_str()))
             .map(move |string| arguments.start() + string.start()..arguments.start() + string.end())
     });
     strings.collect()
@@ -113,5 +128,13 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
     ];
     let patterns =
         patterns.map(|(anchors, regex)| Pattern::matches(anchors, &format!("(?i){regex}"), is_random));
-    patterns.into_iter().chain([Pattern::values(&CALLS, arguments)])
+    // A token in the place of the user, without a password or with one that says nothing.
+    let user = Pattern::matches(
+        &["curl", "-u ", "-u\"", "-u'", "--user ", "--user=", "--user\"", "--user'"],
+        &format!(
+            r#"(?:^|[\s"'])(?:-[A-Za-z]*u|--user){THEN}([^\s:"'\\]{{16,}}):(?:[Xx]|x-oauth-basic)?(?:[\s"'\\]|$)"#
+        ),
+        is_key,
+    );
+    patterns.into_iter().chain([Pattern::values(&CALLS, arguments), user])
 }

@@ -2,12 +2,13 @@
 //!
 //! Expressions find where a value begins. Where it ends depends on how it begins, and is found by reading it.
 
+use std::iter::once;
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::{Match, Regex};
 
-use super::random::{is_random, is_very_random};
+use super::random::{is_long_number, is_random, is_varied, is_very_random};
 use super::{Pattern, builtin};
 
 /// Words before `key` in the names of secrets.
@@ -57,6 +58,7 @@ const LONG: &[&str] = &[
     "_pass",
     "-pass",
     "-pw ",
+    "<pass ",
     "bindpw",
     "pass_",
     "pass1",
@@ -97,7 +99,8 @@ const BEHIND_SHORT: [&str; 29] = [
 /// Returns the texts of which each name of a secret has one.
 fn anchors() -> Vec<&'static str> {
     static ANCHORS: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let keys = KEY_WORDS.iter().flat_map(|word| ["", ".", " "].map(|sign| format!("{word}{sign}key")));
+        let keys =
+            KEY_WORDS.iter().flat_map(|word| ["", ".", " ", ":"].map(|sign| format!("{word}{sign}key")));
         let short = SHORT.iter().flat_map(|name| BEHIND_SHORT.map(|behind| format!("{name}{behind}")));
         keys.chain(short).chain(LONG.iter().map(|&name| name.to_owned())).collect()
     });
@@ -120,7 +123,7 @@ const WORDS: &str =
 fn keys() -> String {
     let words = KEY_WORDS.join("|");
     format!(
-        r"(?:[_-]key|_keys|(?:{words}|subscription|supabase|twilio)[. ]?keys?){KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|bw_session)\b"
+        r"(?:[_-]key|_keys|(?:{words}|subscription|supabase|twilio)[. :]?keys?){KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|bw_session)\b"
     )
 }
 
@@ -132,8 +135,8 @@ const MORE: &str = "[0-9]*(?:[_-][a-z0-9_-]+|(?:key|value|string|prod|dev|test|s
 /// What is behind a word of [`WORDS`] in names such as `tokenGithub`, `tokens.github` and `tokens["github"]`.
 const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*|s\.[a-z0-9_]+)?(?:\[["'][a-z0-9_-]+["']\])?"#;
 
-/// A quotation mark, also in the escapes of code, HTML and addresses.
-const QUOTE: &str = r#"(?:\\*["'`]|&quot;|&\#3[49];|%(?:25)*2[27])"#;
+/// A quotation mark, also in the escapes of code, JSON, HTML and addresses.
+pub(super) const QUOTE: &str = r#"(?:\\*(?:["'`]|u002[27]|&quot;|&\#(?:3[49]|x2[27]);)|%(?:25)*2[27])"#;
 
 /// The type of a variable.
 const TYPE: &str = r#"(?u:[^\s=:;,"`])+"#;
@@ -152,6 +155,10 @@ pub(super) fn patterns() -> Vec<Pattern> {
     let wrong = format!(
         r#"(?:{keys}|(?:{WORDS}){MORE})\r?\n(?u:[^\n])*?\binput_value=["']((?u:[^\s"'\\]){{8,}})["']"#
     );
+    // A list of bytes, as the value of a variable.
+    let bytes = format!(
+        r"(?:{keys}|(?:{WORDS}){MORE})(?:\[[0-9]*\])*\s*:?=\s*[a-z0-9_ ]*(?:\[[0-9]*\][a-z0-9_]*)?\s*[\[{{(]+\s*((?:(?:\(byte\)\s*)?0x[0-9a-f]{{1,2}},?\s*){{16,}})"
+    );
     vec![
         Pattern::values(&anchors(), values).on_two_lines(),
         Pattern::matches(
@@ -159,6 +166,8 @@ pub(super) fn patterns() -> Vec<Pattern> {
             &format!("(?i-u){described}"),
             is_random,
         ),
+        Pattern::matches(&[" 0x", "{0x", "[0x", "(0x", ")0x"], &format!("(?i-u){bytes}"), is_varied)
+            .on_two_lines(),
         Pattern::matches(&["input_value="], &format!("(?i-u){wrong}"), is_random).on_two_lines(),
         // A list of names and values, in which the value is first.
         Pattern::matches(&["value\"", "value'", "value\\"], &format!("(?i-u){value_first}"), is_random)
@@ -194,14 +203,17 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
             // Also as a block of YAML, a list, or a section of XML.
             bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
             argument = format_args!(
-                r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|\.unwrap_or(?:_else)?\((?:\|_\|)?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
+                r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|{QUOTE}?\)?\s*\.(?:unwrap_or(?:_else)?|or_?else(?:_?get)?|getorelse)\((?:\|_\||\(\)\s?->)?\s*\{{?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
             ),
             pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\b(?:[a-z]+:|parameter)?value{QUOTE}?\s*[:=]"),
-            element = format_args!(r"(?:{QUOTE}?>|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"),
+            element = format_args!(
+                r"(?:{QUOTE}?(?:>|\\+u003e|&gt;)(?:\s*<value>)?|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"
+            ),
         ),
-        // The options of commands, and the words of shells, Dockerfiles and C before a name and its value.
+        // The options of commands, the words of shells, Dockerfiles and C before a name and its value, and the default of a
+        // variable in shells.
         format!(
-            r"(?:--?|(?:(?:\b|\\[nrt])(?:env|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?"
+            r"(?:--?|(?:(?:\b|\\[nrt])(?:env|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?|\$\{{[a-z0-9_]*(?:{keys}|{WORDS}|pass)[a-z0-9_]*-({QUOTE})?"
         ),
     ];
     signs.map(|regex| builtin(&format!("(?i-u){regex}")))
@@ -216,7 +228,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
             at = found.get_match().end();
             // A path in code has two colons.
             let is_path = found.get_match().as_str().ends_with(':') && text[at..].starts_with(':');
-            if is_path || found.name("other").is_some() {
+            if is_path || found.name("other").is_some() || is_in_arn(&text[..found.get_match().start()]) {
                 continue;
             }
             if found.name("attributes").is_some() {
@@ -241,12 +253,24 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
                 // A short value may be the name of another one.
                 Err(end) if end - at > LONGEST => at = end,
-                Err(_) => (),
+                // What looks like a variable and its value may be the attribute of an element.
+                Err(_) => values.extend(content(text, at).and_then(|content| bare(text, content).ok())),
             }
         }
     }
     near(text, &mut values);
     values
+}
+
+/// Returns whether a text ends with the beginning of the name of a resource of AWS. The name of a secret is not one itself.
+fn is_in_arn(before: &str) -> bool {
+    const LONGEST_ARN: usize = 64;
+    let name = &before[before.floor_char_boundary(before.len().saturating_sub(LONGEST_ARN))..];
+    name.ends_with(':')
+        && name
+            .rsplit(|c: char| c.is_whitespace() || "\"'`".contains(c))
+            .next()
+            .is_some_and(|arn| arn.starts_with("arn:"))
 }
 
 /// Returns whether a value is of a form that no secret has.
@@ -259,7 +283,12 @@ fn is_type(value: &str) -> bool {
     const ENDS: [&str; 8] = ["Config", "Header", "Key", "KeyPair", "Pair", "Scheme", "Secret", "Token"];
     let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
-    name.bytes().all(is_of_name) && (name.contains("::") || ENDS.iter().any(|end| name.ends_with(end)))
+    let is_digits = |part: &str| part.len() >= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_name = |part: &str| !is_very_random(part) && !is_digits(part);
+    let stem = ENDS.iter().find_map(|end| name.strip_suffix(end));
+    name.bytes().all(is_of_name)
+        && stem.unwrap_or(name).split(':').all(is_name)
+        && (stem.is_some() || name.contains("::"))
 }
 
 /// Returns whether a value is a number of at most 64 bits, as languages write it.
@@ -326,10 +355,27 @@ fn quoted(text: &str, at: usize, mark: &str) -> Result<Range<usize>, usize> {
     let rest = &text[at..];
     let word = rest.find(|c: char| c.is_whitespace() || r#""'`\<>&"#.contains(c)).unwrap_or(rest.len());
     let line = beginning(rest, word.max(LONGEST)).lines().next().unwrap_or_default();
-    // A text with the codes of characters is no password.
+    // A text with the codes of characters is no password, unless it has those of random bytes.
     let is_code = |length: &usize| [r"\x", r"\u", r"\U"].iter().any(|code| line[..*length].contains(code));
-    let whole = closing(line, mark).filter(|length| !is_code(length));
+    let closing = closing(line, mark);
+    if let Some(length) = closing.filter(|length| are_bytes(&line[..*length])) {
+        return Ok(at..at + length);
+    }
+    let whole = closing.filter(|length| !is_code(length));
     longest(rest, whole.into_iter().chain([word])).map(|length| at..at + length).ok_or(at + word)
+}
+
+/// Returns whether a text is that of random bytes, as languages write it: codes of many bytes, and hardly any words.
+fn are_bytes(text: &str) -> bool {
+    const CODE: &str = r"\x";
+    const LEAST: usize = 4;
+    const LONGEST_WORD: usize = 4;
+    let codes = text.matches(CODE).count();
+    let mut parts = text.split(CODE);
+    let first = parts.next().unwrap_or_default();
+    let others = parts.map(|part| part.get(2..).unwrap_or_default());
+    let mut words = once(first).chain(others).flat_map(|part| part.split(|c: char| !c.is_ascii_alphabetic()));
+    codes >= LEAST && is_varied(text) && words.all(|word| word.len() <= LONGEST_WORD)
 }
 
 /// Returns the longest of some beginnings of a text if it looks random, or if a shorter one does that would leave a rest of
@@ -369,6 +415,13 @@ fn bare(text: &str, at: usize) -> Result<Range<usize>, usize> {
     value.map(|length| at..at + length).ok_or(at + word)
 }
 
+/// Returns whether a text ends with the number of a line.
+fn is_place(text: &str) -> bool {
+    const MOST_DIGITS: usize = 7;
+    let digits = text.len() - text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    (1..=MOST_DIGITS).contains(&digits)
+}
+
 /// Returns the length of the value that begins at `at`, if its name and itself are all of a line, besides what a listing, a
 /// comparison or a command has before them, or all of what is between two quotation marks.
 fn line(text: &str, at: usize) -> Option<usize> {
@@ -386,7 +439,7 @@ fn line(text: &str, at: usize) -> Option<usize> {
     let listed = before.trim();
     let is_listed = listed.is_empty()
         || listed.ends_with(['→', '|', '>', '+', '#'])
-        || listed.strip_suffix(':').is_some_and(|place| place.ends_with(|c: char| c.is_ascii_digit()))
+        || listed.strip_suffix(':').is_some_and(is_place)
         || COMMANDS.iter().any(|command| listed.ends_with(command));
     let is_alone = is_listed && value.len() < LONGEST && !value.contains(char::is_whitespace);
     is_alone.then(|| value.trim_end_matches([',', ';']).len())
@@ -450,13 +503,11 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Returns whether a part of a text is a string of at least 32 hexadecimal digits, between quotation marks.
+/// Returns whether a part of a text is a string that is a long hexadecimal number, between quotation marks.
 fn is_string_of_digits(text: &str, part: Range<usize>) -> bool {
     const MARKS: [char; 3] = ['"', '\'', '`'];
     let digits = &text[part.clone()];
-    digits.len() >= 32
-        && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && is_random(digits)
+    is_long_number(digits)
         && text[..part.start].ends_with(MARKS)
         && text[part.end..].trim_start_matches('\\').starts_with(MARKS)
 }

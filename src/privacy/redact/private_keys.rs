@@ -30,6 +30,16 @@ pub(super) fn pattern() -> Pattern {
     Pattern::values(&["-----BEGIN", "-----END", "---- BEGIN", "---- END"], keys)
 }
 
+/// Returns the pattern of the private numbers of a key, as OpenSSL prints them with colons between the bytes.
+pub(super) fn numbers() -> Pattern {
+    Pattern::matches(
+        &["priv:", "privateExponent:", "prime1:", "prime2:", "exponent1:", "exponent2:", "coefficient:"],
+        r"(?:priv|privateExponent|prime[12]|exponent[12]|coefficient):((?:(?:\s|\\+[nr])+(?:[0-9a-f]{2}:)*[0-9a-f]{2}:?)+)",
+        |numbers| numbers.len() >= LONG,
+    )
+    .on_two_lines()
+}
+
 /// Returns the private keys of a text, from the end of their first line to the end of their last one. Between two of these
 /// marks, the text is read once in each direction.
 fn keys(text: &str) -> Vec<Range<usize>> {

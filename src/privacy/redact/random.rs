@@ -126,6 +126,19 @@ pub(super) fn is_very_random(text: &str) -> bool {
     is_long && plain * 8 >= text.len() * 7 && i32::try_from(plain).is_ok_and(|plain| sum * 2 > plain * 5)
 }
 
+/// The minimum number of digits of a hexadecimal number that is probably a key.
+const KEY: usize = 32;
+
+/// Returns whether a text is a hexadecimal number that is long enough to be a key.
+pub(super) fn is_long_number(text: &str) -> bool {
+    text.len() >= KEY && text.bytes().all(|byte| byte.is_ascii_hexdigit()) && is_random(text)
+}
+
+/// Returns whether a text looks like nothing but a key, where there may be names too.
+pub(super) fn is_key(text: &str) -> bool {
+    is_very_random(text) || is_long_number(text)
+}
+
 /// Returns whether no character of a text makes up half of it, as it does in placeholders and binary files.
 pub(super) fn is_varied(text: &str) -> bool {
     let mut counts = [0_usize; 256];

@@ -1,8 +1,14 @@
 //! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
 //! names before them.
 
-use super::random::{is_random, is_varied, is_very_random};
-use super::{CODE, Pattern, always, azure, commands, named, pairs, private_keys};
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::named::QUOTE;
+use super::random::{is_key, is_random, is_varied, is_very_random};
+use super::{CODE, Pattern, always, azure, builtin, commands, named, pairs, private_keys};
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.
 struct Shape {
@@ -17,15 +23,19 @@ const fn shape(issuer: &'static str, prefix: &'static str, rest: &'static str) -
 
 /// The tokens that are recognized by their prefix. The rest are regular expressions.
 const SHAPES: &[Shape] = &[
+    shape("1password", "A3-", "[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}"),
+    shape("adobe", "p8e-", "[A-Za-z0-9_-]{32}"),
     shape("age", "AGE-SECRET-KEY-1", "[A-Z0-9]{50,}"),
     shape("age", "AGE-SECRET-KEY-PQ-1", "[A-Z0-9]{50,}"),
     shape("airtable", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
     shape("alibaba", "LTAI", "[A-Za-z0-9]{12,30}"),
     shape("amazon", "amzn1.oa2-cs.v1.", "[0-9a-f]{64}"),
     shape("anthropic", "sk-ant-", "[A-Za-z0-9_-]{20,}"),
+    shape("anyscale", "esecret_", "[a-z0-9]{20,}"),
     shape("apify", "apify_api_", "[A-Za-z0-9]{30,}"),
     shape("artifactory", "AKCp", "[A-Za-z0-9]{60,}"),
     shape("artifactory", "cmVmdGtu", "[A-Za-z0-9]{56}"),
+    shape("astra", "AstraCS:", "[A-Za-z0-9]{20,}:[0-9a-f]{60,}"),
     shape("atlassian", "ATATT3", "[A-Za-z0-9_=-]{40,}"),
     shape("atlassian", "ATCTT3", "[A-Za-z0-9_=-]{40,}"),
     shape("aws", "AKIA", "[A-Z0-9]{16}"),
@@ -34,19 +44,28 @@ const SHAPES: &[Shape] = &[
     shape("aws", "ACCA", "[A-Z0-9]{16}"),
     shape("aws-bedrock", "ABSK", "[A-Za-z0-9+/=]{60,}"),
     shape("aws-bedrock", "bedrock-api-key-", "[A-Za-z0-9+/=]{60,}"),
+    shape("axiom", "xaat-", "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
+    shape("axiom", "xapt-", "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     shape("bitbucket", "ATBB", "[A-Za-z0-9]{32}"),
     shape("bitbucket", "BBDC-", "[A-Za-z0-9+/_-]{40,}"),
     shape("braintree", "access_token$", r"(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
+    shape("browserbase", "bb_live_", "[A-Za-z0-9_-]{20,}"),
     shape("buildkite", "bkua_", "[0-9a-f]{40}"),
     shape("cerebras", "csk-", "[a-z0-9]{40,}"),
     shape("circleci", "CCIPAT_", "[A-Za-z0-9_]{40,}"),
+    shape("circleci", "CCIPRJ_", "[A-Za-z0-9_]{40,}"),
     shape("clojars", "CLOJARS_", "[a-z0-9]{60}"),
     shape("cloudflare-origin", "v1.0-", "[0-9a-f]{24}-[0-9a-f]{146}"),
     shape("cloudflare", "cf", "(?:ut|at|k)_[A-Za-z0-9]{40,}"),
+    // The token of a tunnel is a JSON object in base64.
+    shape("cloudflare", "eyJhIjoi", "[A-Za-z0-9+/=_-]{100,}"),
+    shape("cockroach", "CCDB1_", "[A-Za-z0-9_-]{20,}"),
     shape("contentful", "CFPAT-", "[A-Za-z0-9_-]{40,}"),
+    shape("context7", "ctx7sk-", "[A-Za-z0-9-]{30,}"),
     shape("crates", "cio", "[A-Za-z0-9]{32}"),
     shape("cursor", "crsr_", "[A-Za-z0-9]{40,}"),
     shape("databricks", "dapi", "[0-9a-f]{32}"),
+    shape("databricks", "dose", "[0-9a-f]{32}"),
     shape("deepseek", "sk-", "[0-9a-f]{32}"),
     shape("defined-networking", "dnkey-", "[A-Za-z0-9]{26}-[A-Za-z0-9]{52}"),
     shape("deno", "ddp_", "[A-Za-z0-9]{36,}"),
@@ -63,7 +82,9 @@ const SHAPES: &[Shape] = &[
     shape("dynatrace", "dt0s02.", r"[A-Z0-9]{8,24}\.[A-Z0-9]{60,}"),
     shape("dynatrace", "dt0s16.", r"[A-Z0-9]{8,24}\.[A-Z0-9]{60,}"),
     shape("e2b", "e2b_", "[0-9a-f]{40}"),
+    shape("ebay", "v^1.1#i^1#", "[A-Za-z0-9^#+/=]{40,}"),
     shape("easypost", "EZAK", "[A-Za-z0-9]{54}"),
+    shape("easypost", "EZTK", "[A-Za-z0-9]{54}"),
     shape("elevenlabs", "sk_", "[0-9a-f]{48}"),
     shape("facebook", "EAA", "[A-Za-z0-9]{80,}"),
     shape("figma", "figd_", "[A-Za-z0-9_-]{38,}"),
@@ -72,6 +93,7 @@ const SHAPES: &[Shape] = &[
     shape("fireworks", "fw_", "[A-Za-z0-9]{22,}"),
     shape("flutterwave", "FLWSECK", "[A-Za-z0-9_-]{20,}"),
     shape("fly", "FlyV1 fm", "[A-Za-z0-9_+/=,-]{40,}"),
+    shape("fly", "fm1", "[ar]_[A-Za-z0-9+/=,-]{40,}"),
     shape("fly", "fm2_", "[A-Za-z0-9_+/=,-]{40,}"),
     shape("fly", "fo1_", "[A-Za-z0-9_-]{40,}"),
     shape("frameio", "fio-u-", "[A-Za-z0-9_=-]{60,}"),
@@ -104,8 +126,11 @@ const SHAPES: &[Shape] = &[
     shape("gitlab", "GR1348941", "[A-Za-z0-9_-]{20,}"),
     shape("grafana", "glsa_", "[A-Za-z0-9]{32}_[A-Za-z0-9]{8}"),
     shape("grafana", "glc_", "[A-Za-z0-9+/=]{32,}"),
+    shape("grafana", "eyJrIjoi", "[A-Za-z0-9+/=_-]{60,}"),
     shape("groq", "gsk_", "[A-Za-z0-9]{40,}"),
     shape("harness", "pat.", r"[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}"),
+    shape("harness", "sat.", r"[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}"),
+    shape("helicone", "sk-helicone-", "[a-z0-9-]{20,}"),
     shape("heroku", "HRKU-", "[A-Za-z0-9_-]{36,}"),
     shape("hubspot", "pat-", "(?:ap|eu|na)[0-9]-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     shape("huggingface", "hf_", "[A-Za-z0-9]{30,}"),
@@ -113,16 +138,20 @@ const SHAPES: &[Shape] = &[
     shape("infracost", "ico-", "[A-Za-z0-9]{32}"),
     shape("inngest", "signkey-", "(?:prod|test|branch|staging)-[0-9a-f]{32,}"),
     shape("jina", "jina_", "[0-9a-f]{32}[A-Za-z0-9_-]{20,}"),
+    shape("k3s", "K10", "[0-9a-f]{64}::(?:[a-z]+:)?[A-Za-z0-9.]{16,}"),
     shape("langfuse", "sk-lf-", "[0-9a-f-]{36}"),
     shape("langsmith", "lsv2_", "(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    shape("langsmith", "ls__", "[0-9a-f]{32}"),
     shape("launchdarkly", "sdk-", "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     shape("linear", "lin_api_", "[A-Za-z0-9]{40}"),
     shape("linear", "lin_oauth_", "[A-Za-z0-9]{40,}"),
     shape("llamacloud", "llx-", "[A-Za-z0-9]{40,}"),
+    shape("logfire", "pylf_v1_", "[a-z]{2}_[A-Za-z0-9]{40,}"),
     shape("mailchimp", "md-", "[A-Za-z0-9]{22}"),
     shape("mailgun", "key-", "[0-9a-f]{32}"),
     shape("mailersend", "mlsn.", "[0-9a-f]{64}"),
     shape("mapbox", "sk.eyJ", r"[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{20,}"),
+    shape("midtrans", "Mid-server-", "[A-Za-z0-9_-]{20,}"),
     shape("mongodb", "mdb_sa_sk_", "[A-Za-z0-9_-]{40,}"),
     shape("moonshot", "sk-", "[A-Za-z0-9]{48}"),
     shape("n8n", "n8n_api_", "[A-Za-z0-9]{40,}"),
@@ -140,6 +169,7 @@ const SHAPES: &[Shape] = &[
     shape("onepassword", "ops_eyJ", "[A-Za-z0-9+/=_-]{100,}"),
     shape("openai", "sk-", "(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}"),
     shape("openai", "sk-", "[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}"),
+    shape("openai", "ek_", "[A-Za-z0-9]{30,}"),
     shape("openrouter", "sk-or-", "[A-Za-z0-9-]{40,}"),
     shape("openshift", "sha256~", "[A-Za-z0-9_-]{43}"),
     shape("paddle", "pdl_", "(?:live|sdbx)_apikey_[a-z0-9]{26}_[A-Za-z0-9]{22}_[A-Za-z0-9]{3}"),
@@ -153,6 +183,7 @@ const SHAPES: &[Shape] = &[
         "(?:development|production|sandbox)-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
     ),
     shape("planetscale", "pscale_", "(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{30,}"),
+    shape("polar", "polar_", "(?:oat|pat|rst|whs)_[A-Za-z0-9]{40,}"),
     shape("posthog", "phx_", "[A-Za-z0-9]{40,}"),
     shape("posthog", "phs_", "[A-Za-z0-9]{40,}"),
     shape("postman", "PMAK-", "[0-9a-f]{24}-[0-9a-f]{34}"),
@@ -160,13 +191,17 @@ const SHAPES: &[Shape] = &[
     shape("prefect", "pnb_", "[A-Za-z0-9]{36}"),
     shape("pulumi", "pul-", "[0-9a-f]{40}"),
     shape("pypi", "pypi-", "[A-Za-z0-9_-]{50,}"),
+    shape("quicknode", "QN_", "[0-9a-f]{32}"),
     shape("readme", "rdme_", "[a-z0-9]{70}"),
     shape("render", "rnd_", "[A-Za-z0-9]{28,}"),
     shape("replicate", "r8_", "[A-Za-z0-9]{37}"),
     shape("resend", "re_", "[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
+    shape("rootly", "rootly_", "[0-9a-f]{64}"),
     shape("rubygems", "rubygems_", "[0-9a-f]{48}"),
     shape("runpod", "rpa_", "[A-Za-z0-9]{40,}"),
+    shape("salesforce", "00D", "[A-Za-z0-9]{12,15}![A-Za-z0-9._]{60,}"),
     shape("scalingo", "tk-us-", "[A-Za-z0-9_-]{48}"),
+    shape("segment", "sgp_", "[A-Za-z0-9]{64}"),
     shape("sendgrid", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),
     shape("sendinblue", "xkeysib-", "[0-9a-f]{64}-[A-Za-z0-9]{16}"),
     shape("sendinblue", "xsmtpsib-", "[0-9a-f]{64}-[A-Za-z0-9]{16}"),
@@ -180,6 +215,7 @@ const SHAPES: &[Shape] = &[
     shape("shopify", "shpua_", "[0-9a-fA-F]{32}"),
     shape("shopify", "shptka_", "[0-9a-fA-F]{32}"),
     shape("slack", "xoxb-", "[A-Za-z0-9-]{20,}"),
+    shape("slack", "xoxo-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "xoxp-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "xoxa-", "[A-Za-z0-9-]{20,}"),
     shape("slack", "xoxr-", "[A-Za-z0-9-]{20,}"),
@@ -204,9 +240,10 @@ const SHAPES: &[Shape] = &[
     shape("sourcegraph", "sgp_", "(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}"),
     shape("square", "EAAA", "[A-Za-z0-9_-]{60}"),
     shape("square", "sq0", "(?:atp|csp|idp)-[A-Za-z0-9_-]{22,}"),
-    shape("stripe", "sk_", "(?:live|test|prod)_[A-Za-z0-9]{16,}"),
+    shape("stripe", "sk_", "(?:live|test|prod|dev)_[A-Za-z0-9]{16,}"),
     shape("stripe", "sk_org_", "(?:live|test)_[A-Za-z0-9]{16,}"),
     shape("stripe", "rk_", "(?:live|test|prod)_[A-Za-z0-9]{16,}"),
+    shape("stripe", "ek_", "(?:live|test)_[A-Za-z0-9]{16,}"),
     shape("stripe", "whsec_", "[A-Za-z0-9+/=]{24,}"),
     shape("supabase", "sbp_", "(?:oauth_)?[0-9a-f]{40}"),
     shape("supabase", "sb_secret_", "[A-Za-z0-9_-]{20,}"),
@@ -215,23 +252,37 @@ const SHAPES: &[Shape] = &[
     shape("teams", "https://outlook.office.com/webhook/", "[A-Za-z0-9@/-]{40,}"),
     shape("teams", r"https:\/\/outlook.office.com\/webhook\/", r"(?:\\/|[A-Za-z0-9@-]){40,}"),
     shape("telegram", "bot", "[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
+    shape("telnyx", "KEY", "[0-9A-F]{32}_[A-Za-z0-9]{22}"),
+    shape("tencent", "AKID", "[A-Za-z0-9]{32}"),
+    shape("tinybird", "p.eyJ", r"[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}"),
     shape("together", "tgp_v1_", "[A-Za-z0-9_-]{40,}"),
+    shape("trigger", "tr_", "(?:dev|preview|prod|stg)_[A-Za-z0-9]{20,}"),
     shape("twilio", "SK", "[0-9a-f]{32}"),
     shape("twitch", "oauth:", "[a-z0-9]{30}"),
     shape("typeform", "tfp_", "[A-Za-z0-9_.=-]{40,}"),
+    shape("val-town", "vtwn_", "[A-Za-z0-9]{20,}"),
     shape("vault", "hvs.", "[A-Za-z0-9_-]{24,}"),
     shape("vault", "hvb.", "[A-Za-z0-9_-]{24,}"),
     shape("vault", "hvr.", "[A-Za-z0-9_-]{24,}"),
     shape("vercel", "vercel_", "[A-Za-z0-9_]{24,}"),
     shape("vercel", "vc", "[acikpr]_[A-Za-z0-9]{24,}"),
+    shape("wakatime", "waka_", "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     shape("weights-and-biases", "wandb_v1_", "[A-Za-z0-9_]{40,}"),
     shape("xai", "xai-", "[A-Za-z0-9]{70,}"),
+    shape("x", "AAAAAAAAAAAAAAAAAAAA", "[A-Za-z0-9%]{60,}"),
+    shape("xata", "xau_", "[A-Za-z0-9]{40,}"),
     shape("yandex", "AQVN", "[A-Za-z0-9_-]{35,38}"),
+    shape("yandex", "t1.9eu", r"[A-Za-z0-9_-]{20,}={0,2}\.[A-Za-z0-9_-]{60,}"),
+    shape("yandex", "y0_", "[A-Za-z0-9_-]{30,}"),
     shape("yandex", "YCAJ", "[A-Za-z0-9_-]{30,}"),
+    shape("zuplo", "zpka_", "[0-9a-f]{32}_[0-9a-f]{8}"),
     shape("discord-hook", "https://discord.com/api/webhooks/", "[0-9]+/[A-Za-z0-9_-]{40,}"),
     shape("discord-hook", r"https:\/\/discord.com\/api\/webhooks\/", r"[0-9]+\\/[A-Za-z0-9_-]{40,}"),
     shape("gleaner", "glnr_", "[A-Za-z0-9_-]{40,}"),
 ];
+
+/// The beginnings of JSON objects in base64, which may have blanks or the end of a line behind the brace.
+const OBJECTS: [&str; 8] = ["eyJ", "eyAg", "eyAi", "ew0K", "ewki", "ewoJ", "ewog", "ewoi"];
 
 /// Returns the patterns of the rule.
 pub(super) fn patterns() -> Vec<Pattern> {
@@ -241,10 +292,13 @@ pub(super) fn patterns() -> Vec<Pattern> {
     let others = [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
         Pattern::matches(
-            &["8Q~"],
-            &format!("(?:^|[^A-Za-z0-9_~.-]|{CODE})([A-Za-z0-9_~.-]{{3}}8Q~[A-Za-z0-9_~.-]{{31,34}})"),
+            &["Q~"],
+            &format!("(?:^|[^A-Za-z0-9_~.-]|{CODE})([A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,34}})"),
             always,
         ),
+        // Keys of New Relic and MaxMind have their marks at the end.
+        Pattern::matches(&["NRAL"], "([0-9a-f]{36}NRAL)", is_varied),
+        Pattern::matches(&["_mmk"], "([A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)", is_varied),
         Pattern::matches(&[".atlasv1."], r"([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70})", always),
         // Bots of Telegram, also without the word before the token in the address of the API, and webhooks and bots of Discord.
         Pattern::matches(
@@ -265,7 +319,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
             always,
         ),
         // Signatures of shared access in Azure, and keys of Mailchimp, which end with a data center.
-        Pattern::matches(&["sig="], "(?:[?&;]|u0026)sig=([A-Za-z0-9%+/]{40,}=?)", always),
+        Pattern::matches(&["sig="], "(?:[?&;]|u0026)sig=([A-Za-z0-9%+/_-]{40,}=?)", always),
         Pattern::matches(
             &["-us"],
             &format!("(?:^|[^A-Za-z0-9]|{CODE})([0-9a-f]{{32}}-us[0-9]{{1,2}})(?:[^A-Za-z0-9]|$)"),
@@ -277,14 +331,29 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r#"["'](?:AC|SK)[0-9a-f]{32}\\*["']\s*,\s*\\*["']([0-9A-Za-z]{32})\\*["']"#,
             is_varied,
         ),
+        // The file of credentials of OpenCode, whose members have no names of secrets.
+        Pattern::matches(
+            &["\"api\"", "\"api\\"],
+            r#""type\\*"\s*:\s*\\*"api\\*"\s*,\s*\\*"key\\*"\s*:\s*\\*"([^"\s\\]{12,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["refresh\"", "refresh\\", "access\"", "access\\"],
+            r#""(?:refresh|access)\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
+            is_random,
+        ),
+        // A token of Copilot.
+        Pattern::matches(&["tid="], r#"\b(tid=[0-9a-f]{32};exp=[^\s"']*?:[0-9a-f]{64})"#, always),
         pairs::pattern(),
         Pattern::matches(&["T3BlbkFJ"], r"(sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,})", always),
         // JSON Web Tokens (RFC 7519), whose first two parts are JSON objects in base64url, or, if they are encrypted, of which
         // the first of five parts is (RFC 7516).
         Pattern::matches(
-            &["eyJ"],
+            &OBJECTS,
             &format!(
-                r"(?:^|[^A-Za-z0-9]|{CODE})(eyJ[A-Za-z0-9_-]{{8,}}\.(?:eyJ[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_-]*)?|[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]{{8,}}){{3}}))"
+                r"(?:^|[^A-Za-z0-9]|{CODE})({object}\.(?:{object}(?:\.[A-Za-z0-9_-]*)?|[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]{{8,}}){{3}}))",
+                object = format_args!("(?:{})[A-Za-z0-9_-]{{8,}}", OBJECTS.join("|")),
             ),
             always,
         ),
@@ -303,6 +372,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // Keys of Voyage, whose prefix also names begin with.
         Pattern::token("pa-", "^pa-[A-Za-z0-9_-]{43}", is_very_random),
         private_keys::pattern(),
+        private_keys::numbers(),
         // The private members of an RSA key in XML, as .NET writes it.
         Pattern::matches(
             &["<RSAKeyValue>"],
@@ -325,17 +395,34 @@ pub(super) fn patterns() -> Vec<Pattern> {
 }
 
 /// Returns the patterns of credentials in headers and addresses.
-fn sent() -> [Pattern; 4] {
-    // The name of the header, and what is between it and its value.
-    let authorization = format!(r#"authorization(?:\\*["'`]?\s*[:=]\s*\\*["'`]?|{SETS})"#);
+fn sent() -> [Pattern; 8] {
+    const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
+    // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
+    // string, also in a call.
+    let sets = format!(
+        r"{QUOTE}?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?(?:\[[a-z]*\][a-z]*)?(?:[\[{{(]\s*)?[a-z]{{0,2}}{QUOTE}"
+    );
+    // The name of the header, and what is between it and its value, which may be the only one in a list.
+    let authorization = format!(r"authorization(?:{QUOTE}?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
+    // What tables, documents and programs have there.
+    let between = format!(r"(?:{QUOTE}|[\s:=>|*\\\[\](){{}},-]|string\([0-9]+\)|</?[a-z][^<>\n]{{0,40}}>)");
     [
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
         Pattern::matches(
             &["authorization"],
-            &format!(
-                r"(?i){authorization}(?:apikey|basic|bearer|bot|key|ssws|token)\s+{JOINED}({CREDENTIALS})"
-            ),
+            &format!(r"(?i){authorization}{SCHEMES}\s+{JOINED}({CREDENTIALS})"),
             is_credential,
+        ),
+        Pattern::matches(
+            &["authorization"],
+            &format!(r"(?i)authorization{between}{{1,40}}{SCHEMES}(?:\s|%20|[+\\]){{1,3}}({CREDENTIALS})"),
+            is_random,
+        ),
+        // A user and a password, as files of clients have them.
+        Pattern::matches(
+            &["authorization"],
+            r"(?i)authorization:\s*(?:basic|digest)\s+[^\s:]+[\s:]\s*([^\s:]{8,})",
+            is_random,
         ),
         Pattern::matches(
             &["authorization", "bearer "],
@@ -344,10 +431,16 @@ fn sent() -> [Pattern; 4] {
             ),
             is_token,
         ),
+        // A line of headers, in whose values there may be quotation marks.
+        Pattern::matches(
+            &["cookie"],
+            r#"(?im)^[<>*\s]*(?:set-)?cookie: ([a-z0-9_.%-]+=[^\r\n]*[^\s"'])"#,
+            has_random_value,
+        ),
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:\\?["']?:\s{{0,3}}\\?["']?|{SETS})((?:[^\r\n"'\\]|="|";|\\+/){{8,}})"#
+                r#"(?i)(?:(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:\s{{0,3}}{QUOTE}?|=\[)|_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)((?:[^\r\n"'\\&]|="|";|\\+/|&[a-z0-9_.-]+=){{8,}})"#
             ),
             has_random_value,
         ),
@@ -358,35 +451,46 @@ fn sent() -> [Pattern; 4] {
             r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/"<>{}`]{2,})@"#,
             is_login,
         ),
+        Pattern::values(&["://", r":\/\/"], users),
     ]
 }
 
-/// What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
-/// string, also in a call.
-const SETS: &str = r#"\\*["'`]?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?[a-z]{0,2}\\*["'`]"#;
+/// Returns the users of addresses that are tokens, without a password or with one that says nothing. The keys in the addresses
+/// of Sentry, whose path is the number of a project, are public.
+fn users(text: &str) -> Vec<Range<usize>> {
+    static USER: LazyLock<Regex> = LazyLock::new(|| {
+        builtin(
+            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`@]{16,200})(?::(?:X|x-oauth-basic)?)?@[A-Za-z0-9.-]+(?::[0-9]+)?(?:(\\?/[0-9]+)(?:[^A-Za-z0-9_/.-]|$))?"#,
+        )
+    });
+    let found = USER.captures_iter(text).filter(|found| found.get(2).is_none());
+    let users = found.filter_map(|found| found.get(1)).filter(|user| is_key(user.as_str()));
+    users.map(|user| user.range()).collect()
+}
 
 /// What is in code between the scheme and its credentials, if they are two strings.
 const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`])?"#;
 
 /// Credentials in a header: a token68, or what servers that do not keep to the standard accept. A slash may be escaped.
-const CREDENTIALS: &str = r"(?:[A-Za-z0-9._~+/=|-]|\\+/){12,}";
+const CREDENTIALS: &str = r"(?:[A-Za-z0-9._~+/=|:!%@-]|\\+/){12,}";
 
 /// Returns whether the text after a scheme is a credential, rather than a description of one.
 fn is_credential(text: &str) -> bool {
     const WORDS: [&str; 8] = ["token", "key", "your", "secret", "example", "password", "xxx", "credential"];
     let lower = text.to_ascii_lowercase();
     let is_long = text.len() >= 20 || text.bytes().any(|byte| byte.is_ascii_digit());
-    is_random(text) || is_long && !WORDS.iter().any(|word| lower.contains(word))
+    is_random(text) || is_long && !text.contains("://") && !WORDS.iter().any(|word| lower.contains(word))
 }
 
 /// Returns whether a text is a credential without a scheme, rather than the name of the next header in a list of them.
 fn is_token(text: &str) -> bool {
-    is_random(text) && !text.starts_with("X-") && !text.starts_with("x-")
+    let mut parts = text.split(|c: char| !c.is_ascii_alphanumeric());
+    (is_random(text) || parts.any(is_very_random)) && !text.starts_with("X-") && !text.starts_with("x-")
 }
 
 /// Returns whether one of a cookie's values looks random.
 fn has_random_value(cookie: &str) -> bool {
-    cookie.split(['=', ';', ' ', ',', '"']).any(is_random)
+    cookie.split(['=', ';', ' ', ',', '"', '\'']).any(is_random)
 }
 
 /// Returns whether a user and a password in an address are probably real. Examples repeat the user's name or use a

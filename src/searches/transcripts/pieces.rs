@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use axum::body::Bytes;
 use uuid::Uuid;
 
 use crate::agents::{Agent, Entry, NotAnObject, ToolPatterns};
@@ -14,12 +15,12 @@ use crate::types::derived_id;
 /// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory.
 const LINES: usize = 4_096;
 
-/// Divides lines into pieces.
-pub(super) fn pieces(mut lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Divides lines into pieces, which share their bytes.
+pub(super) fn pieces(mut lines: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
-        let end = memchr::memchr_iter(b'\n', lines).nth(LINES - 1).map_or(lines.len(), |newline| newline + 1);
-        let (piece, rest) = lines.split_at(end);
-        lines = rest;
+        let end =
+            memchr::memchr_iter(b'\n', &lines).nth(LINES - 1).map_or(lines.len(), |newline| newline + 1);
+        let piece = lines.split_to(end);
         (!piece.is_empty()).then_some(piece)
     })
 }
@@ -27,7 +28,7 @@ pub(super) fn pieces(mut lines: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Lines, each as its range in the bytes and a keyed hash of its bytes.
 #[derive(Clone)]
 pub(super) struct Piece {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     pub(super) lines: Vec<(Range<usize>, Uuid)>,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Parsed {
 impl Piece {
     /// Returns the lines that are not blank. What their texts say is not all stored, and a plain hash would confirm a guess
     /// at the rest.
-    pub(super) fn new(bytes: Vec<u8>, key: &HashKey) -> Self {
+    pub(super) fn new(bytes: Bytes, key: &HashKey) -> Self {
         let mut lines = Vec::new();
         let mut start = 0;
         for line in bytes.split(|&byte| byte == b'\n') {
@@ -67,8 +68,8 @@ impl Piece {
         self
     }
 
-    /// Parses the lines.
-    pub(super) fn parse(mut self, agent: &Agent, tools: &ToolPatterns) -> Parsed {
+    /// Parses the lines, each from a copy of its own, because the piece may be read again.
+    pub(super) fn parse(self, agent: &Agent, tools: &ToolPatterns) -> Parsed {
         let mut replaced = 0;
         let mut read = |line: &mut [u8]| {
             replaced += clean_json(line).map_err(|_| NotAnObject)?;
@@ -76,7 +77,7 @@ impl Piece {
         };
         let parse = |(range, hash): (Range<usize>, Uuid)| {
             let bytes = range.len();
-            ParsedLine { hash, bytes, entry: read(&mut self.bytes[range]) }
+            ParsedLine { hash, bytes, entry: read(&mut self.bytes[range].to_vec()) }
         };
         let lines = self.lines.into_iter().map(parse).collect();
         Parsed { lines, replaced }
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn the_hash_of_a_line_is_that_of_the_project() {
         let hashes = |key: u8| {
-            let piece = Piece::new(b"{}\n\n{\"a\":1}\n{}".to_vec(), &HashKey::new(vec![key; 32]));
+            let piece = Piece::new(Bytes::from_static(b"{}\n\n{\"a\":1}\n{}"), &HashKey::new(vec![key; 32]));
             piece.lines.into_iter().map(|(_, hash)| hash).collect::<Vec<_>>()
         };
         let (one, other) = (hashes(1), hashes(2));

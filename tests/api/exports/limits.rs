@@ -1,11 +1,13 @@
 //! Exports at the same time, and exports that nobody reads.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
 use axum::response::Response;
+use futures_util::StreamExt as _;
 use futures_util::future::{Either, join_all, select};
 use http_body_util::BodyExt as _;
 use serde_json::json;
@@ -101,6 +103,26 @@ async fn an_export_that_takes_too_long_is_broken_off_and_gives_its_place_free() 
     // Gets the only place once the slow one has lost it.
     assert_eq!(rows(&service, "/v1/exports/training-pairs?limit=5").await.len(), 5);
     slow.into_body().collect().await.expect_err("it must not look whole");
+}
+
+#[tokio::test]
+async fn a_page_that_waits_for_its_reader_ends_and_the_next_one_continues_there() {
+    const BEGUN: &str = "
+        select extract(epoch from query_start)::text from pg_stat_activity
+        where application_name = 'gleaner-export' and state = 'active' and datname = current_database()";
+    let exports = Limits { longest_page: Duration::ZERO, ..settings().exports };
+    let service = Service::with(Settings { exports, ..settings() }).await;
+    many(&service).await;
+    let mut slow = unread(&service, ALL, &[]).await.into_body().into_data_stream();
+    let (mut read, mut statements) = (Vec::new(), HashSet::new());
+    while let Some(chunk) = slow.next().await {
+        read.extend(chunk.expect("it is not broken off"));
+        let begun: Option<String> =
+            sqlx::query_scalar(BEGUN).fetch_optional(service.pool()).await.expect("an answer");
+        statements.extend(begun);
+    }
+    assert!(statements.len() > 1, "all rows are of one statement");
+    assert_eq!(String::from_utf8(read).expect("text"), service.get(ALL).await.text());
 }
 
 #[tokio::test]

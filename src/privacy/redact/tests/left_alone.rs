@@ -43,6 +43,13 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "A file with -----BEGIN PRIVATE KEY----- in it is a key, and whoever reads it must not show it.",
         "if key.startswith(\"-----BEGIN PRIVATE KEY-----\"):\n    certificateauthority = load_certificate_authority(key)\n",
         "These have -----BEGIN PRIVATE KEY----- in them:\n/usr/share/keyrings/debian\n/etc/ssl/private/internationalization\n",
+        "secret_id = \"arn:aws:secretsmanager:us-east-1:123456789012:secret:prod/db-Qx7Kz2\"",
+        "\"valueFrom\": \"arn:aws:secretsmanager:eu-west-1:123456789012:secret:rds!db-0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e-aB3dE5\"",
+        "the secret is in arn:aws:secretsmanager:us-east-1:123456789012:secret:MySecret-Qx7Kz2 now",
+        "password_magic = b'\\x89PNG', TOKENS = \"\\x00\\x00\\x00\\x00\\x00\\x00\"",
+        "${API_KEY-your-api-key}, ${TOKEN_FILE-/run/secrets/token2}",
+        "<password type=\"text\" name=\"a2\">the new password of the administrator</password>",
+        "Authorization\n\nBasic authentication-of-users needs 2 headers",
         "the cookie: chocolate, with a long description of how to bake it",
     ] {
         assert_eq!(redacted(&redactor, text), text);

@@ -478,3 +478,75 @@ fn what_is_found_behind_a_name_does_not_depend_on_other_names_in_the_text() {
         }
     }
 }
+
+#[test]
+fn the_content_of_an_element_with_attributes_is_replaced() {
+    let redactor = secrets();
+    for value in [random(24), drawn("0123456789abcdef", 32, 1)] {
+        for form in [
+            "<password replace=\"true\">…</password>",
+            "<token expires=\"3600\">…</token>",
+            "<dbPassword attr='1'>…</dbPassword>",
+            "<password encrypted=\"false\">\n    …\n</password>",
+            "<pass type=\"x\">…</pass>",
+            "<Pass encoding=\"base64\">…</Pass>",
+            "<AdministratorPassword>\n  <Value>…</Value>",
+            "\\u003cpassword\\u003e…\\u003c/password\\u003e",
+            "&lt;password&gt;…&lt;/password&gt;",
+        ] {
+            let text = redacted(&redactor, &form.replace('…', &value));
+            assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn defaults_of_variables_and_random_bytes_are_replaced() {
+    let redactor = secrets();
+    let (hex, value) = (drawn("0123456789abcdef", 32, 1), random(24));
+    for value in [&hex, &value] {
+        for form in ["export API_KEY=\"${API_KEY-…}\"", "DB_PASSWORD: \"${DB_PASSWORD-…}\""] {
+            let text = redacted(&redactor, &form.replace('…', value));
+            assert!(!text.contains(value) && text.contains("[redacted:secrets]"), "{text}");
+        }
+    }
+    let bytes: Vec<u8> = (0..24).map(|at| hex.as_bytes()[at].wrapping_mul(37) ^ 0x95).collect();
+    let escaped: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    for form in ["SECRET_KEY = b'…'", "app.config['SECRET_KEY'] = b'\\xeb\\xbfH…'", "$secret = \"…\";"]
+    {
+        let text = redacted(&redactor, &form.replace('…', &escaped));
+        assert!(!text.contains(&escaped) && text.contains("[redacted:secrets]"), "{text}");
+    }
+    let listed = bytes.iter().map(|byte| format!("0x{byte:02X}")).collect::<Vec<_>>().join(", ");
+    for form in [
+        "static const unsigned char aes_key[24] = { … };",
+        "APPKEY[24] = {\n  …\n};",
+        "aesKey := []byte{…}",
+        "byte[] secretKey = { (byte)… };",
+    ] {
+        let list = if form.contains("(byte)") { listed.replace(", ", ", (byte)") } else { listed.clone() };
+        let text = redacted(&redactor, &form.replace('…', &list));
+        assert!(!text.contains(&list) && text.contains("[redacted:secrets]"), "{text}");
+    }
+}
+
+#[test]
+fn values_on_the_line_after_their_variable_and_those_that_end_like_types_are_replaced() {
+    let redactor = secrets();
+    for value in [random(24), drawn("0123456789abcdef", 32, 1), format!("{}Secret", random(24))] {
+        for form in [
+            "let secret = env::var(\"JWT_SECRET\")\n    .unwrap_or_else(|_| \"…\".to_string());",
+            "let secret = env::var(\"JWT_SECRET\")\n    .unwrap_or_else(|_| {\n        \"…\".to_string()\n    });",
+            "env::var(\"API_TOKEN\")\n        .unwrap_or(\"…\".into())",
+            "Optional.ofNullable(System.getenv(\"API_KEY\"))\n        .orElse(\"…\");",
+            "\"Jwt:Key\": \"…\"",
+            "JWT_SECRET=…",
+            "{\"jwtSecret\": \"…\"}",
+            "{\"mistral\": {\"type\": \"api\", \"key\": \"…\"}}",
+            "{\"openai\": {\n  \"type\": \"oauth\",\n  \"refresh\": \"rt_…\"}}",
+        ] {
+            let text = redacted(&redactor, &form.replace('…', &value));
+            assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
+        }
+    }
+}

@@ -133,3 +133,22 @@ fn a_private_key_goes_also_from_an_address_or_a_form() {
         assert_eq!(redacted(&redactor, &text), text);
     }
 }
+
+#[test]
+fn the_private_numbers_of_a_key_are_replaced_where_openssl_prints_them() {
+    let redactor = secrets();
+    let line = |number, bytes: usize| {
+        let digits = drawn("0123456789abcdef", 2 * bytes, number);
+        let bytes: Vec<_> = (0..bytes).map(|at| &digits[2 * at..2 * at + 2]).collect();
+        format!("    {}", bytes.join(":"))
+    };
+    for name in ["priv", "privateExponent", "prime1", "prime2", "exponent1", "exponent2", "coefficient"] {
+        let key = format!("{}:\n{}:\n{}", line(1, 15), line(2, 15), line(3, 2));
+        let text = format!("modulus:\n    00:aa:bb\n{name}:\n{key}\npub:\n    04:aa:bb\n");
+        let kept = format!("modulus:\n    00:aa:bb\n{name}:[redacted:secrets]\npub:\n    04:aa:bb\n");
+        assert_eq!(redacted(&redactor, &text), kept);
+        let numbered = text.lines().enumerate().map(|(at, line)| format!("{:>6}→{line}\n", at + 1));
+        let numbered = redacted(&redactor, &numbered.collect::<String>());
+        assert!(!numbered.contains(line(2, 15).trim()), "{numbered}");
+    }
+}

@@ -123,6 +123,67 @@ fn credentials_that_a_program_puts_into_a_header_are_replaced() {
             assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
         }
     }
+}
+
+#[test]
+fn credentials_of_a_header_are_replaced_in_what_languages_and_documents_show_of_it() {
+    let redactor = secrets();
+    let value = format!("{}==", random(30));
+    for form in [
+        "map[Accept:[*/*] NAME:[…] Host:[x]]",
+        "2026-11-29 INFO request {\"headers\":{\"NAME\":[\"…\"]}}",
+        "http.Header{\"NAME\":[]string{\"…\"}}",
+        "req.Header[\"NAME\"] = []string{\"…\"}",
+        "{NAME=[…], Accept=[*/*]}",
+        "{'NAME': ['…']}",
+        "{\"NAME\"=>[\"…\"]}",
+        "'NAME': [ '…' ]",
+        "a\n{\\u0022NAME\\u0022:\\u0022…\\u0022}",
+        "a &quot;NAME&quot;: &quot;…&quot;",
+    ] {
+        for (scheme, name) in [
+            ("Basic ", "Authorization"),
+            ("Token ", "authorization"),
+            ("sid=", "Set-Cookie"),
+            ("sid=", "set-cookie"),
+        ] {
+            let text = form.replace("NAME", name).replace('…', &format!("{scheme}{value}"));
+            let text = redacted(&redactor, &text);
+            assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
+        }
+    }
+    for form in [
+        "[Authorization] => Basic …",
+        "[\"HTTP_AUTHORIZATION\"]=>\n  string(30) \"Basic …\"",
+        "| Authorization | Basic … |",
+        "- **Authorization**: Basic …",
+        "**Authorization:** Basic …",
+        "Authorization\tBasic …",
+        "<td>Authorization</td><td>Basic …</td>",
+        "<td class=\"e\">$_SERVER['HTTP_AUTHORIZATION']</td><td class=\"v\">Basic …</td>",
+        "-H Authorization:\\ Basic\\ …",
+        "Authorization=Basic%20…",
+        "Authorization: sso-key abcdefghijk1:…",
+        "Authorization: Token ann:…",
+        "Cookie: prefs={\"theme\":\"dark\"}; sessionid=…",
+        "> cookie: a='x'; sessionid=…\n> accept: */*",
+        "Authorization: Basic ann …",
+        "Authorization: Digest ann …\n",
+        "HTTP_COOKIE=sessionid=…",
+        "'HTTP_COOKIE': 'csrftoken=abc; sessionid=…'",
+        "\"HTTP_COOKIE\"=>\"_session=…\"",
+        "$_SERVER['HTTP_COOKIE'] => PHPSESSID=…",
+        "{set-cookie=[SESSION=…; Path=/]}",
+    ] {
+        let text = redacted(&redactor, &form.replace('…', &value));
+        assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
+    }
+}
+
+#[test]
+fn credentials_in_two_strings_and_in_addresses_are_replaced() {
+    let redactor = secrets();
+    let value = random(32);
     let joined = redacted(&redactor, &format!("h.set('Authorization', 'Bearer ' + '{value}')"));
     assert_eq!(joined, "h.set('Authorization', 'Bearer ' + '[redacted:secrets]')");
     let addresses =
@@ -134,6 +195,23 @@ fn credentials_that_a_program_puts_into_a_header_are_replaced() {
     let letters = "qwertyuiopasdfghjklzxcvb";
     let header = redacted(&redactor, &format!("Authorization: Bearer {letters}\n"));
     assert_eq!(header, "Authorization: Bearer [redacted:secrets]\n");
+    let key = drawn("0123456789abcdef", 40, 1);
+    for form in [
+        "origin\thttps://…@gitea.example.com/x/y.git (fetch)",
+        "--extra-index-url https://…@pypi.example.com/a/",
+        "https://…:@pypi.example.com/",
+        "https://…:X@github.com/x/y",
+        "nats://…@h:4222",
+        "curl -u …: https://api.example.com/v1",
+        "curl -su \"…:X\" https://api.example.com/v1",
+    ] {
+        for token in [&key, &value] {
+            let text = redacted(&redactor, &form.replace('…', token));
+            assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+        }
+    }
+    let public = format!("https://{}@o1.ingest.sentry.io/4501, ssh://deployment-of-app-2@h/x", &key[..32]);
+    assert_eq!(redacted(&redactor, &public), public);
     let quoted = redacted(&redactor, &format!("Cookie: a=\"{value}\"\n"));
     assert_eq!(quoted, "Cookie: [redacted:secrets]\"\n");
     let cookie = redacted(&redactor, &format!("Cookie: theme=dark; session={value}\nAccept: text/html"));
@@ -269,9 +347,24 @@ fn a_password_among_the_arguments_of_a_call_that_logs_in_is_replaced() {
         let text = redacted(&redactor, &form.replace('…', &value));
         assert_eq!(text, form.replace('…', "[redacted:secrets]"));
     }
+    let number = drawn("0123456789abcdef", 34, 2);
+    for form in [
+        "auth=(\"ann\", \"…\")",
+        "req.SetBasicAuth(\"ann\", \"…\")",
+        "x.basicAuth(\"…\")",
+        "jwt.sign({ id: user.id }, \"…\", { expiresIn: \"1h\" })",
+        "crypto.createHmac('sha256', '…')",
+        "hash_hmac('sha256', $d, '…')",
+        "Algorithm.HMAC256(\"…\")",
+        "new PDO($dsn, 'a', '…')",
+        "cookieParser('…')",
+    ] {
+        let text = redacted(&redactor, &form.replace('…', &number));
+        assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+    }
     for text in [
         "connect(\"onButtonClick2\", \"MainWindow2SlotHandler\"); id(\"qQ7xK2mZ9vB4nR8tqQ7x\")",
-        "auth(\"0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e\", \"3b18e512dba79e4c8300dd08aeb37f8e728b8dad\")",
+        "auth(\"0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e\", \"3b18e512dba79e4c8300dd08aeb3\")",
         "login(USER_NAME_2, read(\"/run/secrets/db2\"))",
         "connect(\"wss://x9.example.com/Qk7/zP3xW9vK2mQ8\", timeout=10)",
         "psycopg2.connect(\"host=db user=ann dbname=app\")",

@@ -218,3 +218,65 @@ fn shares_of_a_vaults_key_and_webhooks_of_teams_are_replaced() {
         assert_eq!(redacted(&redactor, text), text);
     }
 }
+
+#[test]
+fn web_tokens_are_replaced_however_their_json_is_written() {
+    let redactor = secrets();
+    for object in
+        ["eyJ0", "eyAidHlw", "eyAgImFsZ", "ewogICAgInR5", "ewoJInR5", "ewoiaXNz", "ew0KICAi", "ewkiaXNz"]
+    {
+        for token in [
+            format!("{object}{}.eyJ{}.{}", random(30), random(50), random(43)),
+            format!("eyJhbGciOiJIUzI1NiJ9.{object}{}.{}", random(50), random(43)),
+        ] {
+            for form in ["JWT: …", "steamLoginSecure=76561199481476887%7C%7C…", "{\"jwt\": \"…\"}", "…"]
+            {
+                let text = redacted(&redactor, &form.replace('…', &token));
+                assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+            }
+        }
+    }
+}
+
+#[test]
+fn credentials_with_punctuation_marks_are_replaced_as_a_whole() {
+    let redactor = secrets();
+    for token in [
+        format!("00D5f000006OVX8!AQcAQ{}.{}", random(50), random(43)),
+        format!("v^1.1#i^1#r^0#p^3#I^3#f^0#t^H4sIAAAA{}", random(300)),
+        format!("AAAAAAAAAAAAAAAAAAAAA{}%2B{}%3D{}", random(20), random(8), random(50)),
+        format!("AAAA{}:APA91b{}", random(7), random(134)),
+    ] {
+        for form in [
+            "curl -H \"Authorization: Bearer …\" https://x.example.com",
+            "Authorization: OAuth …\n",
+            "req.Header.Set(\"Authorization\", \"Bearer …\")",
+            "Bearer …",
+        ] {
+            let text = redacted(&redactor, &form.replace('…', &token));
+            assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+        }
+    }
+    for form in ["?api-version=1&sp=%2Frun&sv=1.0&sig=…", "&amp;sig=…", r"\u0026sig=…"] {
+        let signature = format!("{}-{}_{}", random(20), random(10), random(11));
+        let text = redacted(&redactor, &form.replace('…', &signature));
+        assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+    }
+}
+
+#[test]
+fn tokens_of_clusters_and_tunnels_are_replaced() {
+    let redactor = secrets();
+    let (hash, credential) = (drawn("0123456789abcdef", 64, 1), drawn("0123456789abcdef", 32, 2));
+    let join = format!("K10{hash}::server:{credential}");
+    let tunnel = format!("eyJhIjoi{}", random(180));
+    for token in [join, tunnel] {
+        for form in ["K3S_TOKEN=…", "token: …", "--token …", "{\"token\":\"…\"}", "service install …\n"]
+        {
+            let text = redacted(&redactor, &form.replace('…', &token));
+            assert_eq!(text, form.replace('…', "[redacted:secrets]"));
+        }
+    }
+    let parts = format!("API_TOKEN={}::{}", random(20), random(24));
+    assert_eq!(redacted(&redactor, &parts), "API_TOKEN=[redacted:secrets]");
+}
