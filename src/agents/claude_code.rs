@@ -295,7 +295,8 @@ fn prompted(content: Raw<'_>, prompt: &mut Option<String>) -> Vec<Activity> {
     let blocks: Vec<Block<'_>> = elements.iter().filter_map(|block| json::member(Some(block))).collect();
     // A text may be in a block, in the list of blocks, or in place of the list.
     let bare = elements.iter().copied().map(Some).chain([content]);
-    for text in blocks.iter().map(|block| block.text).chain(bare).filter_map(json::text) {
+    let texts = blocks.iter().map(|block| block.text).chain(bare);
+    for text in texts.filter_map(|text| json::beginning(text, prompt::MOST_WRITTEN)) {
         let text = text.trim();
         if text.starts_with(prompt::INTERRUPTED) {
             return vec![Activity::TurnEnd];

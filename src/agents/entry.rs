@@ -61,12 +61,13 @@ pub enum PassageSource {
 }
 
 /// The maximum number of bytes of a text that are used.
-const MOST_TEXT: usize = 64 << 10;
+pub(super) const MOST_TEXT: usize = 64 << 10;
 
 impl Passage {
     /// Makes a passage of this text, unless the text is empty.
     pub(super) fn new(source: PassageSource, mut text: String) -> Option<Self> {
         text.truncate(text.floor_char_boundary(MOST_TEXT));
+        text.shrink_to_fit();
         (!text.trim().is_empty()).then_some(Self { source, text })
     }
 }

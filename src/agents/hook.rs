@@ -95,6 +95,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, read_answer: ReadAnswer) -
     let written = input.or_else(|| Some(json::text(hook.last_assistant_message)?.into_owned()));
     let written = written.map(|mut text| {
         text.truncate(text.floor_char_boundary(LONGEST));
+        text.shrink_to_fit();
         text
     });
     let (prompt, event) = (said, Some(event.into_owned()));

@@ -9,6 +9,7 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::entry::MOST_TEXT;
 use crate::types::value;
 
 /// A text that is not a JSON object: it is invalid, was cut off, or is another value.
@@ -96,6 +97,22 @@ pub(super) fn text(raw: Raw<'_>) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
+/// Returns the beginning of a member if it is a string: at least `most` bytes of it as it is written, or all of it. A long
+/// string takes several times its memory when it is read.
+pub(super) fn beginning(raw: Raw<'_>, most: usize) -> Option<Cow<'_, str>> {
+    /// The number of bytes of the longest escape, of a pair of surrogates.
+    const LONGEST_ESCAPE: usize = 12;
+    let written = raw?.get();
+    if written.len() <= most + LONGEST_ESCAPE || !written.starts_with('"') {
+        return text(raw);
+    }
+    // Wherever the string is cut, no more than an escape has to be left out or added.
+    let mut cuts = (most..most + LONGEST_ESCAPE).filter(|end| written.is_char_boundary(*end));
+    cuts.find_map(|end| serde_json::from_str(&format!("{}\"", &written[..end])).ok())
+        .map(storable)
+        .map(Cow::Owned)
+}
+
 /// Replaces the zero characters of a text, which Postgres does not store. Those of a line are replaced before it is read,
 /// but not those of JSON in its texts.
 pub(super) fn storable(text: String) -> String {
@@ -108,11 +125,13 @@ pub(super) fn name(raw: Raw<'_>) -> Option<String> {
 }
 
 /// Returns the texts in a member, one per line: the member itself if it is a string, the texts of content blocks, or
-/// else all strings in it. Long runs without spaces are encoded bytes, and are left out.
+/// else all strings in it. Long runs without spaces are encoded bytes, and are left out. Of a long string, it is the beginning.
 pub(super) fn texts(raw: Raw<'_>) -> String {
     let mut texts = Vec::new();
     match raw.map(RawValue::get) {
-        Some(written) if written.starts_with('"') => texts.extend(text(raw).map(Cow::into_owned)),
+        Some(written) if written.starts_with('"') => {
+            texts.extend(beginning(raw, MOST_WRITTEN).map(Cow::into_owned));
+        }
         Some(written) if written.len() <= MOST_VALUE && written.starts_with(['{', '[']) => {
             if let Ok(value) = value::parse_inner(written) {
                 collect_texts(value, &mut texts);
@@ -124,6 +143,9 @@ pub(super) fn texts(raw: Raw<'_>) -> String {
     texts.join("\n")
 }
 
+/// The number of bytes of a string that are read, as it is written. An escape has up to six times as many bytes as its
+/// character.
+const MOST_WRITTEN: usize = 6 * MOST_TEXT;
 /// The maximum number of bytes of an object or array whose texts are read. Parsing it takes several times as much
 /// memory.
 const MOST_VALUE: usize = 1 << 20;
@@ -142,4 +164,26 @@ fn collect_texts(value: Value, texts: &mut Vec<String>) {
 /// Returns whether a member is `true`.
 pub(super) fn is_true(raw: Raw<'_>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_beginning_of_a_string_is_one_of_its_text(said in any::<String>(), escaped in any::<bool>(), most in 1..40_usize) {
+            let code = |unit: u16| format!("\\u{unit:04x}");
+            let escapes = format!("\"{}\"", said.encode_utf16().map(code).collect::<String>());
+            let written = if escaped { RawValue::from_string(escapes) } else { to_raw_value(&said) };
+            let written = written.expect("a string");
+            let beginning = beginning(Some(&written), most).expect("a text");
+            let said = storable(said);
+            prop_assert!(said.starts_with(&*beginning));
+            prop_assert!(*beginning == said || 6 * beginning.len() + 1 >= most);
+        }
+    }
 }

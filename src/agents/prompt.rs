@@ -30,6 +30,8 @@ const INSTEAD: [&str; 6] = ["file", "instead", "meant", "one", "other", "wrong"]
 const HEAD: usize = 120;
 /// The number of bytes of a prompt that are read. A query has at most a quarter as many characters.
 const LONGEST: usize = 1 << 20;
+/// The number of bytes that it takes at most as JSON, in which an escape has six times as many bytes as its character.
+pub(super) const MOST_WRITTEN: usize = 6 * LONGEST;
 
 /// The beginning of texts which say that a person has stopped the agent.
 pub(super) const INTERRUPTED: &str = "[Request interrupted by user";

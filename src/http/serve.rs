@@ -110,19 +110,8 @@ pub async fn serve(
             continue;
         };
         let connections = limits.connections - places.available_permits();
-        let connections = u32::try_from(connections).unwrap_or(u32::MAX).max(1);
-        let share = |all: u32| all.saturating_mul(WITH_ALL_STREAMS) / connections;
-        let streams = share(STREAMS).clamp(1, STREAMS);
-        let window = share(WINDOW).clamp(FRAME, WINDOW);
-        let head = (HEADS / connections).clamp(LEAST_HEAD, MOST_HEAD) as usize;
-        let head_2 = (HEADS_2 / (connections * streams)).clamp(LEAST_HEAD_2, MOST_HEAD_2);
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
-        let mut server = Builder::new(TokioExecutor::new());
-        server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(head);
-        let mut http2 = server.http2();
-        http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(streams);
-        http2.initial_connection_window_size(WINDOW).initial_stream_window_size(window);
-        http2.max_send_buf_size(FRAME as usize).max_header_list_size(head_2);
+        let server = server(u32::try_from(connections).unwrap_or(u32::MAX).max(1), patience);
         let routers = routers.clone();
         let asked = Arc::new(Asked::default());
         let asked_here = Arc::clone(&asked);
@@ -196,6 +185,22 @@ pub async fn serve(
     if tokio::time::timeout(END, stopping.closed()).await.is_err() {
         tracing::warn!("some requests did not end within ten seconds");
     }
+}
+
+/// Returns what serves a new connection as long as so many are open.
+fn server(connections: u32, patience: Duration) -> Builder<TokioExecutor> {
+    let share = |all: u32| all.saturating_mul(WITH_ALL_STREAMS) / connections;
+    let streams = share(STREAMS).clamp(1, STREAMS);
+    let window = share(WINDOW).clamp(FRAME, WINDOW);
+    let head = (HEADS / connections).clamp(LEAST_HEAD, MOST_HEAD) as usize;
+    let head_2 = (HEADS_2 / (connections * streams)).clamp(LEAST_HEAD_2, MOST_HEAD_2);
+    let mut server = Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(head);
+    let mut http2 = server.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(patience).max_concurrent_streams(streams);
+    http2.initial_connection_window_size(WINDOW).initial_stream_window_size(window);
+    http2.max_send_buf_size(FRAME as usize).max_header_list_size(head_2);
+    server
 }
 
 /// The requests that a connection has made.

@@ -86,13 +86,12 @@ impl LateReports {
     async fn try_mark(&self, newest: &mut Weak<Mark>, project: &Arc<str>) -> sqlx::Result<Option<Arc<Mark>>> {
         const LOCK: &str = "select pg_try_advisory_xact_lock_shared(hashtext('gleaner reports of ' || $1))";
         let are_taken = self.db.size() == MARKS && self.db.num_idle() == 0;
-        let mark = match newest.upgrade().filter(|mark| are_taken || mark.since.elapsed() < SHARED) {
-            Some(mark) => mark,
-            None => {
-                let transaction = db::begin(&self.db).await?;
-                let locks = Locks { transaction, projects: HashSet::new() };
-                Arc::new(Mark { since: Instant::now(), locks: Mutex::new(locks) })
-            }
+        let shared = newest.upgrade().filter(|mark| are_taken || mark.since.elapsed() < SHARED);
+        let mark = if let Some(mark) = shared {
+            mark
+        } else {
+            let locks = Locks { transaction: db::begin(&self.db).await?, projects: HashSet::new() };
+            Arc::new(Mark { since: Instant::now(), locks: Mutex::new(locks) })
         };
         *newest = Arc::downgrade(&mark);
         let mut locks = mark.locks.lock().await;

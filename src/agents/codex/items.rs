@@ -96,7 +96,8 @@ fn said(item: &Item<'_>) -> Option<String> {
         text: Raw<'a>,
     }
     let parts = json::elements(item.content)?;
-    let text = parts.iter().filter_map(|part| json::text(json::member::<Part<'_>>(Some(part))?.text));
+    let texts = parts.iter().filter_map(|part| json::member::<Part<'_>>(Some(part))?.text);
+    let text = texts.filter_map(|text| json::beginning(Some(text), prompt::MOST_WRITTEN));
     let text = text.collect::<Vec<_>>().join(" ");
     // Images have no text.
     (!parts.is_empty()).then_some(text)

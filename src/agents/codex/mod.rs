@@ -219,7 +219,7 @@ fn parse_line(line: &str, tools: &ToolPatterns) -> Result<Entry, NotAnObject> {
             entry.turn = json::name(payload.turn_id);
             entry.activities = match json::text(payload.kind).as_deref() {
                 Some("user_message") => {
-                    let said = json::text(payload.message).unwrap_or_default();
+                    let said = json::beginning(payload.message, prompt::MOST_WRITTEN).unwrap_or_default();
                     entry.prompt = Some(prompt::read(&said)).filter(|said| !said.is_empty());
                     vec![prompt::activity(&said)]
                 }

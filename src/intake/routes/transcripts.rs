@@ -24,8 +24,6 @@ use crate::state::App;
 
 /// How many bytes of lines are taken at once, or one line if that is longer.
 const PIECE: usize = 2 << 20;
-/// How many times the bytes of a piece memory is held for while it is read, twice as many as for a body.
-const READ: usize = 2;
 /// How long a sender may send nothing: others of the same source are waiting.
 const STALL: Duration = Duration::from_mins(1);
 
@@ -93,8 +91,6 @@ async fn append_transcript(
         }
         if is_piece || last && !lines.is_empty() {
             let piece = Bytes::from(std::mem::take(&mut lines).join());
-            // A text is decoded from a copy of its line.
-            memory.hold(READ * piece.len()).await?;
             Recheck::run(&head.extensions).await?;
             let turn = app.work.turn(&caller.project, Kind::Parse).await;
             let (piece, characters, redacted) = intake.take(piece).await?;

@@ -511,7 +511,7 @@ fn defaults_of_variables_and_random_bytes_are_replaced() {
         }
     }
     let bytes: Vec<u8> = (0..24).map(|at| hex.as_bytes()[at].wrapping_mul(37) ^ 0x95).collect();
-    let escaped: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    let escaped = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<Vec<_>>().concat();
     for form in ["SECRET_KEY = b'…'", "app.config['SECRET_KEY'] = b'\\xeb\\xbfH…'", "$secret = \"…\";"]
     {
         let text = redacted(&redactor, &form.replace('…', &escaped));
