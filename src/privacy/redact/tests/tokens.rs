@@ -280,3 +280,20 @@ fn tokens_of_clusters_and_tunnels_are_replaced() {
     let parts = format!("API_TOKEN={}::{}", random(20), random(24));
     assert_eq!(redacted(&redactor, &parts), "API_TOKEN=[redacted:secrets]");
 }
+
+#[test]
+fn tokens_of_services_that_are_in_no_list_are_recognized_by_what_their_prefix_says() {
+    let redactor = secrets();
+    for token in ["acme_live_", "foo2_secret_", "x9_pat_", "sk-", "sk-acme-", "live_"] {
+        let token = format!("{token}{}", random(40));
+        assert_eq!(redacted(&redactor, &format!("with {token} now")), "with [redacted:secrets] now");
+    }
+    for name in [
+        "my_test_that_takes_the_longest_name_of_all_tests",
+        "cargo_test_aBcDefGhijklmnopqrstuvwxyz",
+        "sk-list-of-all-skeletons-in-the-closet-2",
+        "s.someFunctionOfAnObject2(), live_update_of_all_the_values_in_the_table_2",
+    ] {
+        assert_eq!(redacted(&redactor, name), name);
+    }
+}
