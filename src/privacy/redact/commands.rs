@@ -21,7 +21,7 @@ const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 const ARGUMENTS: &str = r#"[^\n|;&]{0,400}?[\s,"']"#;
 
 /// The ends of the names of functions that log in, sign or encrypt, and of arguments with a user and a password.
-const CALLS: [&str; 31] = [
+const CALLS: [&str; 35] = [
     "auth(",
     "auth=(",
     "auth = (",
@@ -53,6 +53,10 @@ const CALLS: [&str; 31] = [
     "openssl_encrypt(",
     "cipheriv(",
     "cookieparser(",
+    "privatekeytoaccount(",
+    "startbroadcast(",
+    "wallet(",
+    "wifi.begin(",
 ];
 
 /// Returns the strings among the arguments of such functions that look like nothing but secrets. The others are users, hosts
@@ -67,7 +71,7 @@ fn arguments(text: &str) -> Vec<Range<usize>> {
     let strings = arguments.flat_map(|arguments| {
         let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));
         strings
-            .filter(|string| is_key(string.as_str()))
+            .filter(|string| is_key(string.as_str().trim_start_matches("0x")))
             .map(move |string| arguments.start() + string.start()..arguments.start() + string.end())
     });
     strings.collect()

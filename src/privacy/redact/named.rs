@@ -192,7 +192,7 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -201,11 +201,13 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
                 r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|(?:\|\||&&|\?\??)=|[!=]?==?|:(?:\*\*)?|(?u:：)|%(?:25)*3[AD])"
             ),
             // Also as a block of YAML, a list, or a section of XML.
-            bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|-)\s+|<!\[cdata\[|<string>)?"),
+            bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|<<[-~]?[a-z_]+|-)\s+|<!\[cdata\[|<string>)?"),
             argument = format_args!(
                 r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|{QUOTE}?\)?\s*\.(?:unwrap_or(?:_else)?|or_?else(?:_?get)?|getorelse)\((?:\|_\||\(\)\s?->)?\s*\{{?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
             ),
-            pair = format_args!(r"{QUOTE}?\s*[,;]?\s*{QUOTE}?\b(?:[a-z]+:|parameter)?value{QUOTE}?\s*[:=]"),
+            pair = format_args!(
+                r"{QUOTE}?\s*[,;]?(?:\s*[a-z_]+:[ \t]*[a-z_]+[ \t]*\r?\n){{0,2}}\s*{QUOTE}?\b(?:(?:[a-z]+:|parameter)?value|content){QUOTE}?\s*[:=]"
+            ),
             element = format_args!(
                 r"(?:{QUOTE}?(?:>|\\+u003e|&gt;)(?:\s*<value>)?|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"
             ),
@@ -213,7 +215,7 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
         // The options of commands, the words of shells, Dockerfiles and C before a name and its value, and the default of a
         // variable in shells.
         format!(
-            r"(?:--?|(?:(?:\b|\\[nrt])(?:env|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+({QUOTE})?|\$\{{[a-z0-9_]*(?:{keys}|{WORDS}|pass)[a-z0-9_]*-({QUOTE})?"
+            r"(?:--?|(?:(?:\b|\\[nrt])(?:(?:set)?env|fastcgi_param|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+(?:\\\r?\n\s*)?({QUOTE})?|\$\{{[a-z0-9_]*(?:{keys}|{WORDS}|pass)[a-z0-9_]*-({QUOTE})?"
         ),
     ];
     signs.map(|regex| builtin(&format!("(?i-u){regex}")))
@@ -489,7 +491,9 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
             let token = rest.find(|c: char| !is_of_token(c)).unwrap_or(rest.len());
             let padding = rest[token..].bytes().take_while(|byte| *byte == b'=').count();
             if token <= LONGEST_TOKEN
-                && (is_very_random(&rest[..token]) || is_string_of_digits(text, at..at + token))
+                && (is_very_random(&rest[..token])
+                    || is_string_of_digits(text, at..at + token)
+                    || is_next(&text[name.end()..at]) && is_long_number(&rest[..token]))
                 && !is_something_else(&rest[..token])
                 && !is_other(&text[name.end()..at], rest)
             {
@@ -501,6 +505,11 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
         }
         read = at.max(read);
     }
+}
+
+/// Returns whether there is nothing but blanks and the bar of a table between a name and a token.
+fn is_next(between: &str) -> bool {
+    !between.is_empty() && between.chars().all(|c| " \t|│".contains(c))
 }
 
 /// Returns whether a part of a text is a string that is a long hexadecimal number, between quotation marks.

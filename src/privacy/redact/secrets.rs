@@ -374,6 +374,26 @@ pub(super) fn patterns() -> Vec<Pattern> {
             r#""(?:refresh|access)\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
             is_random,
         ),
+        // Outputs of Terraform, parameters of CloudFormation, and the key of tokens in the settings of .NET, which say in another
+        // member that they are secret.
+        Pattern::matches(
+            &["sensitive\""],
+            r#""sensitive"\s*:\s*true\s*,\s*"type"\s*:\s*"string"\s*,\s*"value"\s*:\s*"([^"\s\\]{8,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["noecho"],
+            r#"(?i)noecho"?\s*:\s*"?true"?,?\s+"?default"?\s*:\s*["']?([^\s"'\\]{8,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["\"jwt"],
+            r#"(?i)"jwt[a-z]*"\s*:\s*\{[^{}]{0,300}?"key"\s*:\s*"([^"\s\\]{12,})"#,
+            is_random,
+        )
+        .on_two_lines(),
         // A token of Copilot.
         Pattern::matches(&["tid="], r#"\b(tid=[0-9a-f]{32};exp=[^\s"']*?:[0-9a-f]{64})"#, always),
         pairs::pattern(),
@@ -438,7 +458,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
 }
 
 /// Returns the patterns of credentials in headers and addresses.
-fn sent() -> [Pattern; 8] {
+fn sent() -> [Pattern; 9] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
     // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
     // string, also in a call.
@@ -468,11 +488,16 @@ fn sent() -> [Pattern; 8] {
             is_random,
         ),
         Pattern::matches(
-            &["authorization", "bearer "],
+            &["authorization", "basic ", "bearer "],
             &format!(
-                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})bearer\s+{JOINED})({CREDENTIALS})"
+                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})(?:basic|bearer)\s+{JOINED})({CREDENTIALS})"
             ),
             is_token,
+        ),
+        Pattern::matches(
+            &["cookie"],
+            &format!(r#"(?i)\bcookie{between}{{1,20}}([a-z0-9_.%-]+=[^\r\n|"'<&]{{8,}})"#),
+            has_random_value,
         ),
         // A line of headers, in whose values there may be quotation marks.
         Pattern::matches(

@@ -169,6 +169,10 @@ fn credentials_of_a_header_are_replaced_in_what_languages_and_documents_show_of_
         "> cookie: a='x'; sessionid=…\n> accept: */*",
         "Authorization: Basic ann …",
         "Authorization: Digest ann …\n",
+        "| Cookie | sid=… |",
+        "**Cookie**: sid=…",
+        "Cookie\tsid=…",
+        "const auth = 'Basic ' + '…';",
         "HTTP_COOKIE=sessionid=…",
         "'HTTP_COOKIE': 'csrftoken=abc; sessionid=…'",
         "\"HTTP_COOKIE\"=>\"_session=…\"",
@@ -358,6 +362,7 @@ fn a_password_among_the_arguments_of_a_call_that_logs_in_is_replaced() {
         "Algorithm.HMAC256(\"…\")",
         "new PDO($dsn, 'a', '…')",
         "cookieParser('…')",
+        "WiFi.begin(\"ssid\", \"…\")",
     ] {
         let text = redacted(&redactor, &form.replace('…', &number));
         assert_eq!(text, form.replace('…', "[redacted:secrets]"));
