@@ -18,7 +18,8 @@ const DEPTH_LIMIT: u32 = 127;
 /// Replaces, in place, the escapes in a JSON text that Postgres cannot store (`\u0000` and lone surrogates)
 /// by `\ufffd`, and returns how many there were. Also refuses what nobody would notice in an object that
 /// stays unparsed: nesting deeper than the parser allows, numbers beyond the range of a double, and numbers that are much
-/// longer without their exponents, as Postgres writes them. A member with a name that is `serde_json`'s own is refused, because a
+/// longer without their exponents, as Postgres writes them. So is a name of a member that is so long that no error should
+/// repeat it. A member with a name that is `serde_json`'s own is refused, because a
 /// value would be made of the text in it. A raw NUL byte is left to the parser, which refuses it.
 pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     let mut replaced = 0;
@@ -30,6 +31,10 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
             b'"' => {
                 let begun = at;
                 at = clean_string(json, at + 1, &mut replaced);
+                if at - begun > LONGEST_NAME && is_name(json, at) {
+                    let reason = format!("the name of a member has more than {LONGEST_NAME} bytes");
+                    return Err(malformed_at(json, begun, &reason));
+                }
                 if is_private(json, begun, at) {
                     return Err(malformed_at(json, begun, &format!("the name {PRIVATE:?} is reserved")));
                 }
@@ -66,6 +71,14 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
     Ok(replaced)
 }
 
+/// The maximum number of bytes of the name of a member, with its quotation marks.
+const LONGEST_NAME: usize = 64 << 10;
+
+/// Returns whether the string that ends at `end` is the name of a member.
+fn is_name(json: &[u8], end: usize) -> bool {
+    json[end..].trim_ascii_start().starts_with(b":")
+}
+
 /// The name that tells `serde_json` that a member is not one, but JSON text in place of the object around it. That text may nest
 /// as deeply as the one it is in.
 const PRIVATE: &str = "$serde_json::private::RawValue";
@@ -74,9 +87,7 @@ const PRIVATE: &str = "$serde_json::private::RawValue";
 fn is_private(json: &[u8], begun: usize, end: usize) -> bool {
     let string = &json[begun..end];
     let may_be = ["\"$", "\"\\u0024"].iter().any(|head| string.starts_with(head.as_bytes()));
-    may_be
-        && json[end..].trim_ascii_start().starts_with(b":")
-        && serde_json::from_slice::<String>(string).is_ok_and(|name| name == PRIVATE)
+    may_be && is_name(json, end) && serde_json::from_slice::<String>(string).is_ok_and(|name| name == PRIVATE)
 }
 
 /// The maximum number of values in a JSON text that is parsed as a whole, whatever it contains. That is more than a
@@ -276,6 +287,15 @@ mod tests {
         ] {
             assert_eq!(clean_json(&mut json.as_bytes().to_vec()).is_err(), is_refused, "{json}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_member_has_a_limit_and_other_strings_have_none() {
+        let long = "a".repeat(LONGEST_NAME);
+        let error = clean_json(&mut format!("{{\"{long}\" : 1}}").into_bytes()).expect_err("a name");
+        assert!(error.to_string().ends_with("more than 65536 bytes at line 1 column 2"), "{error}");
+        let others = format!("{{\"{}\": [\"{long}\"]}}", &long[2..]);
+        assert_eq!(clean_json(&mut others.into_bytes()).expect("short names"), 0);
     }
 
     #[test]
