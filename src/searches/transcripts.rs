@@ -373,7 +373,7 @@ impl<'a, L: Listener> Intake<'a, L> {
         // Lines that were learned from need not be counted again either.
         let sql =
             "select line from transcript_lines where project = $1 and source in ($2, $4) and line = any($3)";
-        let hashes: Vec<_> = piece.lines.iter().map(|(_, hash)| *hash).collect();
+        let hashes: Vec<_> = piece.lines.iter().map(|line| line.hash).collect();
         let query = sqlx::query_scalar(sql).bind(&*self.tenant.name).bind(self.id).bind(hashes);
         let query = query.bind(source_id(&self.origin.source));
         Ok(query.fetch_all(connection).await?.into_iter().collect())

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::random::{is_key, is_random};
+use super::named::is_account;
+use super::random::{is_key, is_long_number, is_random, is_very_random};
 use super::{CODE, Pattern, builtin};
 
 /// A quotation mark, also in the escapes of code.
@@ -64,17 +65,33 @@ const CALLS: [&str; 35] = [
 fn arguments(text: &str) -> Vec<Range<usize>> {
     static CALL: LazyLock<Regex> = LazyLock::new(|| {
         let names = CALLS.map(regex::escape).join("|");
-        builtin(&format!(r#"(?i)(?:{names})((?:[^"')]|"[^"\n]*"|'[^'\n]*')*)"#))
+        builtin(&format!(r#"(?i)([a-z0-9_.]*(?:{names}))((?:[^"')]|"[^"\n]*"|'[^'\n]*')*)"#))
     });
     static STRING: LazyLock<Regex> = LazyLock::new(|| builtin(r#"["']([^\s"'\\]+)\\*["']"#));
-    let arguments = CALL.captures_iter(text).filter_map(|call| call.get(1));
-    let strings = arguments.flat_map(|arguments| {
+    let calls = CALL.captures_iter(text).filter_map(|call| call.get(1).zip(call.get(2)));
+    let strings = calls.flat_map(|(name, arguments)| {
         let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));
         strings
-            .filter(|string| is_key(string.as_str().trim_start_matches("0x")))
-            .map(move |string| arguments.start() + string.start()..arguments.start() + string.end())
+            .enumerate()
+            .filter(move |(place, string)| is_password(name.as_str(), *place, string.as_str()))
+            .map(move |(_, string)| arguments.start() + string.start()..arguments.start() + string.end())
     });
     strings.collect()
+}
+
+/// Returns whether a string in this place among those in the arguments of a function is a secret. A hexadecimal number may also
+/// be an identifier, a digest, or the address of an account.
+fn is_password(name: &str, place: usize, string: &str) -> bool {
+    const OTHERS: [&str; 4] = ["verif", "check", "valid", "disconnect"];
+    /// The number of digits of a private key.
+    const DIGITS: usize = 64;
+    let name = name.to_ascii_lowercase();
+    let connects = ["connect(", "connection("].iter().any(|end| name.ends_with(end));
+    let is_number = string
+        .strip_prefix("0x")
+        .map_or_else(|| is_long_number(string), |digits| digits.len() == DIGITS && is_long_number(digits));
+    let may_be = !OTHERS.iter().any(|word| name.contains(word)) && !(connects && place == 0);
+    !is_account(string) && (is_very_random(string) || may_be && is_number)
 }
 
 /// Returns the patterns of passwords at such places.

@@ -2,6 +2,7 @@
 //!
 //! Expressions find where a value begins. Where it ends depends on how it begins, and is found by reading it.
 
+use std::collections::HashSet;
 use std::iter::once;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -155,10 +156,6 @@ pub(super) fn patterns() -> Vec<Pattern> {
     let wrong = format!(
         r#"(?:{keys}|(?:{WORDS}){MORE})\r?\n(?u:[^\n])*?\binput_value=["']((?u:[^\s"'\\]){{8,}})["']"#
     );
-    // A list of bytes, as the value of a variable.
-    let bytes = format!(
-        r"(?:{keys}|(?:{WORDS}){MORE})(?:\[[0-9]*\])*\s*:?=\s*[a-z0-9_ ]*(?:\[[0-9]*\][a-z0-9_]*)?\s*[\[{{(]+\s*((?:(?:\(byte\)\s*)?0x[0-9a-f]{{1,2}},?\s*){{16,}})"
-    );
     vec![
         Pattern::values(&anchors(), values).on_two_lines(),
         Pattern::matches(
@@ -166,8 +163,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
             &format!("(?i-u){described}"),
             is_random,
         ),
-        Pattern::matches(&[" 0x", "{0x", "[0x", "(0x", ")0x"], &format!("(?i-u){bytes}"), is_varied)
-            .on_two_lines(),
+        Pattern::values(&[" 0x", "{0x", "[0x", "(0x", ")0x"], keys_of_bytes).on_two_lines(),
         Pattern::matches(&["input_value="], &format!("(?i-u){wrong}"), is_random).on_two_lines(),
         // A list of names and values, in which the value is first.
         Pattern::matches(&["value\"", "value'", "value\\"], &format!("(?i-u){value_first}"), is_random)
@@ -275,6 +271,30 @@ fn is_in_arn(before: &str) -> bool {
             .is_some_and(|arn| arn.starts_with("arn:"))
 }
 
+/// Returns the lists of bytes that are the values of keys, such as those of a program for a device.
+fn keys_of_bytes(text: &str) -> Vec<Range<usize>> {
+    static LIST: LazyLock<Regex> = LazyLock::new(|| {
+        const BYTE: &str = r"(?:\(byte\)\s*)?0x[0-9a-f]{1,2}";
+        let words = KEY_WORDS.join("|");
+        builtin(&format!(
+            r"(?i-u)(?:(?:{words}|app_?s|nwk_?s|nwk)_?key|secret|password)[0-9]*(?:\[[a-z0-9_ ]*\])*\s*:?=\s*(?:new\s)?[a-z0-9_ ]*(?:\[[0-9]*\][a-z0-9_]*)?\s*[\[{{(]+\s*({BYTE}(?:\s*,\s*{BYTE}){{15,}})"
+        ))
+    });
+    let lists = LIST.captures_iter(text).filter_map(|list| list.get(1));
+    lists.filter(|list| are_random(list.as_str())).map(|list| list.range()).collect()
+}
+
+/// Returns whether a list of bytes is not one that somebody has counted or repeated.
+fn are_random(list: &str) -> bool {
+    const FIRST: usize = 16;
+    let digits = |byte: &str| u8::from_str_radix(byte.rsplit("0x").next()?.trim(), 16).ok();
+    let list = list.to_ascii_lowercase();
+    let bytes: Vec<_> = list.split(',').take(FIRST).filter_map(digits).collect();
+    let different: HashSet<_> = bytes.iter().collect();
+    let ascents = bytes.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    different.len() * 4 >= FIRST * 3 && ascents * 4 <= FIRST * 3
+}
+
 /// Returns whether a value is of a form that no secret has.
 fn is_something_else(value: &str) -> bool {
     is_path(value) || is_time(value) || is_account(value) || is_type(value) || is_number(value)
@@ -301,7 +321,7 @@ fn is_number(value: &str) -> bool {
 }
 
 /// Returns whether a value is the address of an account or a contract (ERC-55), which may be one of a token.
-fn is_account(value: &str) -> bool {
+pub(super) fn is_account(value: &str) -> bool {
     let digits = value.strip_prefix("0x").filter(|digits| digits.len() == 40);
     digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

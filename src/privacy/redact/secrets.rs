@@ -499,10 +499,10 @@ fn sent() -> [Pattern; 9] {
             &format!(r#"(?i)\bcookie{between}{{1,20}}([a-z0-9_.%-]+=[^\r\n|"'<&]{{8,}})"#),
             has_random_value,
         ),
-        // A line of headers, in whose values there may be quotation marks.
+        // A line of headers, in whose values there may be strings, before which is another sign than before the mark that ends it.
         Pattern::matches(
             &["cookie"],
-            r#"(?im)^[<>*\s]*(?:set-)?cookie: ([a-z0-9_.%-]+=[^\r\n]*[^\s"'])"#,
+            r#"(?im)^[<>*\s]*(?:set-)?cookie: ([a-z0-9_.%-]+(?:[{:,\[=]["'][^"'\r\n\\]*["']|[^\r\n"'\\])*)"#,
             has_random_value,
         ),
         Pattern::matches(

@@ -25,11 +25,21 @@ pub(super) fn pieces(mut lines: Bytes) -> impl Iterator<Item = Bytes> {
     })
 }
 
-/// Lines, each as its range in the bytes and a keyed hash of its bytes.
+/// Lines, which are clean and may be read again. Clones share their bytes.
 #[derive(Clone)]
 pub(super) struct Piece {
     bytes: Bytes,
-    pub(super) lines: Vec<(Range<usize>, Uuid)>,
+    pub(super) lines: Vec<Line>,
+}
+
+/// A line of a piece.
+#[derive(Clone)]
+pub(super) struct Line {
+    range: Range<usize>,
+    /// A keyed hash of its bytes as they came.
+    pub(super) hash: Uuid,
+    /// The number of characters that were replaced, unless it cannot be cleaned.
+    replaced: Option<usize>,
 }
 
 /// A parsed line, with the keyed hash of its bytes.
@@ -50,34 +60,37 @@ impl Piece {
     /// Returns the lines that are not blank. What their texts say is not all stored, and a plain hash would confirm a guess
     /// at the rest.
     pub(super) fn new(bytes: Bytes, key: &HashKey) -> Self {
+        // Nothing is copied, unless the bytes are also those of other pieces.
+        let mut bytes = Vec::from(bytes);
         let mut lines = Vec::new();
         let mut start = 0;
-        for line in bytes.split(|&byte| byte == b'\n') {
+        for line in bytes.split_mut(|&byte| byte == b'\n') {
             let end = start + line.len();
             if !line.trim_ascii().is_empty() {
-                lines.push((start..end, key.id(derived_id(&[b"line", line]))));
+                let hash = key.id(derived_id(&[b"line", &*line]));
+                lines.push(Line { range: start..end, hash, replaced: clean_json(line).ok() });
             }
             start = end + 1;
         }
-        Self { bytes, lines }
+        Self { bytes: bytes.into(), lines }
     }
 
     /// Returns the lines that are not `known`, each once.
     pub(super) fn without(mut self, mut known: HashSet<Uuid>) -> Self {
-        self.lines.retain(|(_, hash)| known.insert(*hash));
+        self.lines.retain(|line| known.insert(line.hash));
         self
     }
 
-    /// Parses the lines, each from a copy of its own, because the piece may be read again.
+    /// Parses the lines.
     pub(super) fn parse(self, agent: &Agent, tools: &ToolPatterns) -> Parsed {
         let mut replaced = 0;
-        let mut read = |line: &mut [u8]| {
-            replaced += clean_json(line).map_err(|_| NotAnObject)?;
+        let mut read = |line: &[u8], replaced_of_line: Option<usize>| {
+            replaced += replaced_of_line.ok_or(NotAnObject)?;
             (agent.parse_line)(utf8(line).map_err(|_| NotAnObject)?.trim(), tools)
         };
-        let parse = |(range, hash): (Range<usize>, Uuid)| {
-            let bytes = range.len();
-            ParsedLine { hash, bytes, entry: read(&mut self.bytes[range].to_vec()) }
+        let parse = |line: Line| {
+            let text = &self.bytes[line.range];
+            ParsedLine { hash: line.hash, bytes: text.len(), entry: read(text, line.replaced) }
         };
         let lines = self.lines.into_iter().map(parse).collect();
         Parsed { lines, replaced }
@@ -92,7 +105,7 @@ mod tests {
     fn the_hash_of_a_line_is_that_of_the_project() {
         let hashes = |key: u8| {
             let piece = Piece::new(Bytes::from_static(b"{}\n\n{\"a\":1}\n{}"), &HashKey::new(vec![key; 32]));
-            piece.lines.into_iter().map(|(_, hash)| hash).collect::<Vec<_>>()
+            piece.lines.into_iter().map(|line| line.hash).collect::<Vec<_>>()
         };
         let (one, other) = (hashes(1), hashes(2));
         assert_eq!((one.len(), one[0], &one), (3, one[2], &hashes(1)));

@@ -49,6 +49,12 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "password_magic = b'\\x89PNG', TOKENS = \"\\x00\\x00\\x00\\x00\\x00\\x00\"",
         "${API_KEY-your-api-key}, ${TOKEN_FILE-/run/secrets/token2}",
         "<password type=\"text\" name=\"a2\">the new password of the administrator</password>",
+        "saveWallet({ address: \"0x742d35Cc6634C0532925a3b844Bc9e7595f0bEb0\" }); token.connect(\"0xdAC17F958D2ee523a2206206994597C13D831ec7\")",
+        "client.disconnect(\"9f1c2b7ad0e84c35b6f2a19d7c3e5f80\"); deleteConnection(\"9f1c2b7ad0e84c35b6f2a19d7c3e5f80\")",
+        "verify_hmac(body, \"9f1c2b7ad0e84c35b6f2a19d7c3e5f80\")",
+        "static const uint8_t ota_public_key[16] = { 0x9f, 0x1c, 0x2b, 0x7a, 0xd0, 0xe8, 0x4c, 0x35, 0xb6, 0xf2, 0xa1, 0x9d, 0x7c, 0x3e, 0x5f, 0x80 };",
+        "static const uint8_t aes_key[16] = { 0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f };",
+        "uint8_t token_class[16] = { 0x9f, 0x1c, 0x2b, 0x7a, 0xd0, 0xe8, 0x4c, 0x35, 0xb6, 0xf2, 0xa1, 0x9d, 0x7c, 0x3e, 0x5f, 0x80 };",
         "Authorization\n\nBasic authentication-of-users needs 2 headers",
         "the cookie: chocolate, with a long description of how to bake it",
     ] {

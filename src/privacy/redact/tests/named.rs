@@ -510,7 +510,8 @@ fn defaults_of_variables_and_random_bytes_are_replaced() {
             assert!(!text.contains(value) && text.contains("[redacted:secrets]"), "{text}");
         }
     }
-    let bytes: Vec<u8> = (0..24).map(|at| hex.as_bytes()[at].wrapping_mul(37) ^ 0x95).collect();
+    let mut random_byte = fastrand::Rng::with_seed(1);
+    let bytes: Vec<u8> = (0..24).map(|_| random_byte.u8(..)).collect();
     let escaped = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<Vec<_>>().concat();
     for form in ["SECRET_KEY = b'…'", "app.config['SECRET_KEY'] = b'\\xeb\\xbfH…'", "$secret = \"…\";"]
     {

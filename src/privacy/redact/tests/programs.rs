@@ -188,6 +188,14 @@ fn credentials_of_a_header_are_replaced_in_what_languages_and_documents_show_of_
 fn credentials_in_two_strings_and_in_addresses_are_replaced() {
     let redactor = secrets();
     let value = random(32);
+    for form in [
+        "{\"raw\":\"GET / HTTP/1.1\\nCookie: sid=…\",\"status\":200,\"body\":\"hello\"}",
+        "\"\"\"\nCookie: sid=…\"\"\"), timeout=30)",
+        "curl -H \"\nCookie: sid=…\" https://example.org/a | jq .data",
+    ] {
+        let text = redacted(&redactor, &form.replace('…', &value));
+        assert_eq!(text, form.replace("sid=…", "[redacted:secrets]"));
+    }
     let joined = redacted(&redactor, &format!("h.set('Authorization', 'Bearer ' + '{value}')"));
     assert_eq!(joined, "h.set('Authorization', 'Bearer ' + '[redacted:secrets]')");
     let addresses =
@@ -217,7 +225,7 @@ fn credentials_in_two_strings_and_in_addresses_are_replaced() {
     let public = format!("https://{}@o1.ingest.sentry.io/4501, ssh://deployment-of-app-2@h/x", &key[..32]);
     assert_eq!(redacted(&redactor, &public), public);
     let quoted = redacted(&redactor, &format!("Cookie: a=\"{value}\"\n"));
-    assert_eq!(quoted, "Cookie: [redacted:secrets]\"\n");
+    assert_eq!(quoted, "Cookie: [redacted:secrets]\n");
     let cookie = redacted(&redactor, &format!("Cookie: theme=dark; session={value}\nAccept: text/html"));
     assert_eq!(cookie, "Cookie: [redacted:secrets]\nAccept: text/html");
 }
