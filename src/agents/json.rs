@@ -124,9 +124,9 @@ pub(super) fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// Returns a member if it is a string that is not empty.
+/// Returns a member if it is a string that is not empty. Of one that is too long for a name or a path, it is the beginning.
 pub(super) fn name(raw: Raw<'_>) -> Option<String> {
-    text(raw).filter(|text| !text.is_empty()).map(Cow::into_owned)
+    beginning(raw, MOST_WRITTEN).filter(|text| !text.is_empty()).map(Cow::into_owned)
 }
 
 /// Returns the texts in a member, one per line: the member itself if it is a string, the texts of content blocks, or

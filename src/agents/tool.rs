@@ -189,15 +189,15 @@ fn seen_from(folder: Option<&str>, path: &str) -> String {
 }
 
 fn file(input: &Input<'_>, folder: Option<&str>) -> Option<String> {
-    let path = json::text(input.file_path.or(input.notebook_path).or(input.path))?;
-    (!path.is_empty()).then(|| seen_from(folder, &path))
+    let path = json::name(input.file_path.or(input.notebook_path).or(input.path))?;
+    Some(seen_from(folder, &path))
 }
 
 fn command(input: &Input<'_>, folder: Option<&str>) -> Vec<ToolAction> {
-    let workdir = json::text(input.workdir);
+    let workdir = json::name(input.workdir);
     let folder = match (&workdir, folder) {
-        (Some(workdir), folder) if !workdir.is_empty() => Some(seen_from(folder, workdir)),
-        (_, folder) => folder.map(str::to_owned),
+        (Some(workdir), folder) => Some(seen_from(folder, workdir)),
+        (None, folder) => folder.map(str::to_owned),
     };
     command_actions(input.command.or(input.cmd), folder.as_deref())
 }

@@ -90,8 +90,8 @@ fn is_password(name: &str, place: usize, string: &str) -> bool {
     let is_number = string
         .strip_prefix("0x")
         .map_or_else(|| is_long_number(string), |digits| digits.len() == DIGITS && is_long_number(digits));
-    let may_be = !OTHERS.iter().any(|word| name.contains(word)) && !(connects && place == 0);
-    !is_account(string) && (is_very_random(string) || may_be && is_number)
+    let is_other = OTHERS.iter().any(|word| name.contains(word)) || connects && place == 0;
+    !is_account(string) && (is_very_random(string) || is_number && !is_other)
 }
 
 /// Returns the patterns of passwords at such places.

@@ -7,7 +7,10 @@ mod azure;
 mod colors;
 mod commands;
 mod custom;
+mod headers;
 mod lines;
+mod marks;
+mod members;
 mod named;
 mod pairs;
 mod plain;
@@ -16,6 +19,7 @@ mod random;
 mod replacements;
 pub mod rules;
 mod secrets;
+mod shapes;
 mod texts;
 
 use std::net::IpAddr;
@@ -34,7 +38,7 @@ use self::random::{is_random, is_very_random};
 use super::hash_key::HashKey;
 
 pub use rules::RedactRules;
-pub use secrets::issuers;
+pub use shapes::issuers;
 pub use texts::{GroupName, Redaction, Texts};
 
 /// The name of the built-in rule of passwords, keys and tokens.

@@ -1,4 +1,4 @@
-//! Private keys in PEM (RFC 7468), of OpenPGP (RFC 9580) and of SSH2, also as the lines of a listing, a comparison or a
+//! Private keys in PEM (RFC 7468), of OpenPGP (RFC 9580), of SSH2, .NET and PuTTY, and the numbers that OpenSSL prints of them, also as the lines of a listing, a comparison or a
 //! program. Of one that was cut off, the first or the last lines are missing. In an address or a form, all but letters and
 //! digits may be codes.
 
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{BASE64_CODE, Pattern, builtin};
+use super::{BASE64_CODE, Pattern, always, builtin};
 
 /// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
 /// most words and paths.
@@ -25,13 +25,27 @@ const BETWEEN: usize = 1;
 /// A blank, also in an address or a form (RFC 3986 and the URL Standard), or one inside another one.
 const BLANK: &str = r"(?: |\+|%(?:25)*2[0Bb])";
 
-/// Returns the pattern of private keys.
-pub(super) fn pattern() -> Pattern {
-    Pattern::values(&["-----BEGIN", "-----END", "---- BEGIN", "---- END"], keys)
+/// Returns the patterns of private keys.
+pub(super) fn patterns() -> [Pattern; 4] {
+    [
+        Pattern::values(&["-----BEGIN", "-----END", "---- BEGIN", "---- END"], keys),
+        numbers(),
+        // The private members of an RSA key in XML, as .NET writes it.
+        Pattern::matches(
+            &["<RSAKeyValue>"],
+            r"<(?:D|P|Q|DP|DQ|InverseQ)>\s*([A-Za-z0-9+/]{40,}={0,2})\s*</",
+            always,
+        ),
+        Pattern::matches(
+            &["Private-Lines:"],
+            r"Private-Lines: [0-9]+((?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{40,})+(?:(?:\s|\\+[nr])+[A-Za-z0-9+/=]{1,63}(?:\s|\\+[nr])+Private-MAC)?)",
+            always,
+        ),
+    ]
 }
 
 /// Returns the pattern of the private numbers of a key, as OpenSSL prints them with colons between the bytes.
-pub(super) fn numbers() -> Pattern {
+fn numbers() -> Pattern {
     Pattern::matches(
         &["priv:", "privateExponent:", "prime1:", "prime2:", "exponent1:", "exponent2:", "coefficient:"],
         r"(?:priv|privateExponent|prime[12]|exponent[12]|coefficient):((?:(?:\s|\\+[nr])+(?:[0-9a-f]{2}:)*[0-9a-f]{2}:?)+)",

@@ -1,0 +1,132 @@
+//! Credentials in headers (RFC 9110), cookies (RFC 6265) and addresses (RFC 3986), as clients send them and as programs,
+//! documents and tables show them.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::named::QUOTE;
+use super::random::{is_key, is_random, is_very_random};
+use super::{CODE, Pattern, builtin};
+
+/// Returns the patterns of credentials in headers and addresses.
+pub(super) fn patterns() -> [Pattern; 9] {
+    const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
+    // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
+    // string, also in a call.
+    let sets = format!(
+        r"{QUOTE}?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?(?:\[[a-z]*\][a-z]*)?(?:[\[{{(]\s*)?[a-z]{{0,2}}{QUOTE}"
+    );
+    // The name of the header, and what is between it and its value, which may be the only one in a list.
+    let authorization = format!(r"authorization(?:{QUOTE}?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
+    // What tables, documents and programs have there.
+    let between = format!(r"(?:{QUOTE}|[\s:=>|*\\\[\](){{}},-]|string\([0-9]+\)|</?[a-z][^<>\n]{{0,40}}>)");
+    [
+        // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
+        Pattern::matches(
+            &["authorization"],
+            &format!(r"(?i){authorization}{SCHEMES}\s+{JOINED}({CREDENTIALS})"),
+            is_credential,
+        ),
+        Pattern::matches(
+            &["authorization"],
+            &format!(r"(?i)authorization{between}{{1,40}}{SCHEMES}(?:\s|%20|[+\\]){{1,3}}({CREDENTIALS})"),
+            is_random,
+        ),
+        // A user and a password, as files of clients have them.
+        Pattern::matches(
+            &["authorization"],
+            r"(?i)authorization:\s*(?:basic|digest)\s+[^\s:]+[\s:]\s*([^\s:]{8,})",
+            is_random,
+        ),
+        Pattern::matches(
+            &["authorization", "basic ", "bearer "],
+            &format!(
+                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})(?:basic|bearer)\s+{JOINED})({CREDENTIALS})"
+            ),
+            is_token,
+        ),
+        Pattern::matches(
+            &["cookie"],
+            &format!(r#"(?i)\bcookie{between}{{1,20}}([a-z0-9_.%-]+=[^\r\n|"'<&]{{8,}})"#),
+            has_random_value,
+        ),
+        // A line of headers, in whose values there may be strings, before which is another sign than before the mark that ends it.
+        Pattern::matches(
+            &["cookie"],
+            r#"(?im)^[<>*\s]*(?:set-)?cookie: ([a-z0-9_.%-]+(?:[{:,\[=]["'][^"'\r\n\\]*["']|[^\r\n"'\\])*)"#,
+            has_random_value,
+        ),
+        Pattern::matches(
+            &["cookie"],
+            &format!(
+                r#"(?i)(?:(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:\s{{0,3}}{QUOTE}?|=\[)|_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)((?:[^\r\n"'\\&]|="|";|\\+/|&[a-z0-9_.-]+=){{8,}})"#
+            ),
+            has_random_value,
+        ),
+        // A password in an address (RFC 3986, section 3.2.1), also with an at sign that should be a percent code. One that
+        // begins with a dollar sign is a variable.
+        Pattern::matches(
+            &["://", r":\/\/"],
+            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/"<>{}`]{2,})@"#,
+            is_login,
+        ),
+        Pattern::values(&["://", r":\/\/"], users),
+    ]
+}
+
+/// Returns the users of addresses that are tokens, without a password or with one that says nothing. The keys in the addresses
+/// of Sentry, whose path is the number of a project, are public.
+fn users(text: &str) -> Vec<Range<usize>> {
+    static USER: LazyLock<Regex> = LazyLock::new(|| {
+        builtin(
+            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`@]{16,200})(?::(?:X|x-oauth-basic)?)?@[A-Za-z0-9.-]+(?::[0-9]+)?(?:(\\?/[0-9]+)(?:[^A-Za-z0-9_/.-]|$))?"#,
+        )
+    });
+    let found = USER.captures_iter(text).filter(|found| found.get(2).is_none());
+    let users = found.filter_map(|found| found.get(1)).filter(|user| is_key(user.as_str()));
+    users.map(|user| user.range()).collect()
+}
+
+/// What is in code between the scheme and its credentials, if they are two strings.
+const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`])?"#;
+
+/// Credentials in a header: a token68, or what servers that do not keep to the standard accept. A slash may be escaped.
+const CREDENTIALS: &str = r"(?:[A-Za-z0-9._~+/=|:!%@-]|\\+/){12,}";
+
+/// Returns whether the text after a scheme is a credential, rather than a description of one.
+fn is_credential(text: &str) -> bool {
+    const WORDS: [&str; 8] = ["token", "key", "your", "secret", "example", "password", "xxx", "credential"];
+    let lower = text.to_ascii_lowercase();
+    let is_long = text.len() >= 20 || text.bytes().any(|byte| byte.is_ascii_digit());
+    is_random(text) || is_long && !text.contains("://") && !WORDS.iter().any(|word| lower.contains(word))
+}
+
+/// Returns whether a text is a credential without a scheme, rather than the name of the next header in a list of them.
+fn is_token(text: &str) -> bool {
+    let mut parts = text.split(|c: char| !c.is_ascii_alphanumeric());
+    (is_random(text) || parts.any(is_very_random)) && !text.starts_with("X-") && !text.starts_with("x-")
+}
+
+/// Returns whether one of a cookie's values looks random.
+fn has_random_value(cookie: &str) -> bool {
+    cookie.split(['=', ';', ' ', ',', '"', '\'']).any(is_random)
+}
+
+/// Returns whether a user and a password in an address are probably real. Examples repeat the user's name or use a
+/// word as the password.
+fn is_login(login: &str) -> bool {
+    const EXAMPLES: [&str; 20] = [
+        "pass", "password", "passwd", "secret", "postgres", "root", "admin", "user", "test", "example",
+        "changeme", "guest", "gleaner", "xxx", "xxxx", "pwd", "redacted", "hidden", "masked", "removed",
+    ];
+    let (user, password) = login.split_once(':').unwrap_or(("", login));
+    // The reference of an image has a version and a digest, as in `docker://alpine:3.20@sha256:…`.
+    let is_version =
+        password.contains('.') && password.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    password != user
+        && !is_version
+        && !EXAMPLES.contains(&password.to_ascii_lowercase().as_str())
+        && !password.bytes().all(|byte| byte == b'*')
+}

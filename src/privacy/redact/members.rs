@@ -1,0 +1,42 @@
+//! Values of members whose own names say nothing, because another member says that they are secret.
+
+use super::Pattern;
+use super::random::is_random;
+
+/// Returns the patterns of these values.
+pub(super) fn patterns() -> [Pattern; 5] {
+    [
+        // The file of credentials of OpenCode, whose members have no names of secrets.
+        Pattern::matches(
+            &["\"api\"", "\"api\\"],
+            r#""type\\*"\s*:\s*\\*"api\\*"\s*,\s*\\*"key\\*"\s*:\s*\\*"([^"\s\\]{12,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["refresh\"", "refresh\\", "access\"", "access\\"],
+            r#""(?:refresh|access)\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
+            is_random,
+        ),
+        // Outputs of Terraform, parameters of CloudFormation, and the key of tokens in the settings of .NET, which say in another
+        // member that they are secret.
+        Pattern::matches(
+            &["sensitive\""],
+            r#""sensitive"\s*:\s*true\s*,\s*"type"\s*:\s*"string"\s*,\s*"value"\s*:\s*"([^"\s\\]{8,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["noecho"],
+            r#"(?i)noecho"?\s*:\s*"?true"?,?\s+"?default"?\s*:\s*["']?([^\s"'\\]{8,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["\"jwt"],
+            r#"(?i)"jwt[a-z]*"\s*:\s*\{[^{}]{0,300}?"key"\s*:\s*"([^"\s\\]{12,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+    ]
+}
