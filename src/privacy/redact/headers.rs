@@ -21,6 +21,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
     // The name of the header, and what is between it and its value, which may be the only one in a list.
     let authorization = format!(r"authorization(?:{QUOTE}?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
     // What tables, documents and programs have there.
+    let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<&]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<&]*)*"#;
     let between = format!(r"(?:{QUOTE}|[\s:=>|*\\\[\](){{}},-]|string\([0-9]+\)|</?[a-z][^<>\n]{{0,40}}>)");
     [
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
@@ -43,13 +44,15 @@ pub(super) fn patterns() -> [Pattern; 9] {
         Pattern::matches(
             &["authorization", "basic ", "bearer "],
             &format!(
-                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})(?:basic|bearer)\s+{JOINED})({CREDENTIALS})"
+                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})bearer\s+{JOINED}|{QUOTE}basic\s+{JOINED})({CREDENTIALS})"
             ),
             is_token,
         ),
         Pattern::matches(
             &["cookie"],
-            &format!(r#"(?i)\bcookie{between}{{1,20}}([a-z0-9_.%-]+=[^\r\n|"'<&]{{8,}})"#),
+            &format!(
+                r"(?i)(?:\bcookie(?:[*`]{{0,2}}:[*`]{{0,2}}[ \t]|[ \t]?\|[ \t]?|\t)|http_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)({pairs})"
+            ),
             has_random_value,
         ),
         // A line of headers, in whose values there may be strings, before which is another sign than before the mark that ends it.
@@ -61,7 +64,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:\s{{0,3}}{QUOTE}?|=\[)|_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)((?:[^\r\n"'\\&]|="|";|\\+/|&[a-z0-9_.-]+=){{8,}})"#
+                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:\s{{0,3}}{QUOTE}?|=\[)((?:[^\r\n"'\\&]|="|";|\\+/|&[a-z0-9_.-]+=){{8,}})"#
             ),
             has_random_value,
         ),
@@ -81,10 +84,10 @@ pub(super) fn patterns() -> [Pattern; 9] {
 fn users(text: &str) -> Vec<Range<usize>> {
     static USER: LazyLock<Regex> = LazyLock::new(|| {
         builtin(
-            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`@]{16,200})(?::(?:X|x-oauth-basic)?)?@[A-Za-z0-9.-]+(?::[0-9]+)?(?:(\\?/[0-9]+)(?:[^A-Za-z0-9_/.-]|$))?"#,
+            r#"(?:(?:git\+)?https?|nats|rediss?|amqps?):\\?/\\?/([^\s:/"'<>{}$`@]{16,200})(?::(?:X|x-oauth-basic)?)?@(sentry\.|o[0-9]+\.ingest)?[A-Za-z0-9.-]+(?::[0-9]+)?(?:(\\?/[0-9]+)(?:[^A-Za-z0-9_/.-]|$))?"#,
         )
     });
-    let found = USER.captures_iter(text).filter(|found| found.get(2).is_none());
+    let found = USER.captures_iter(text).filter(|found| found.get(2).or(found.get(3)).is_none());
     let users = found.filter_map(|found| found.get(1)).filter(|user| is_key(user.as_str()));
     users.map(|user| user.range()).collect()
 }

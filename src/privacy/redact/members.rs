@@ -4,7 +4,7 @@ use super::Pattern;
 use super::random::is_random;
 
 /// Returns the patterns of these values.
-pub(super) fn patterns() -> [Pattern; 5] {
+pub(super) fn patterns() -> [Pattern; 6] {
     [
         // The file of credentials of OpenCode, whose members have no names of secrets.
         Pattern::matches(
@@ -14,10 +14,17 @@ pub(super) fn patterns() -> [Pattern; 5] {
         )
         .on_two_lines(),
         Pattern::matches(
-            &["refresh\"", "refresh\\", "access\"", "access\\"],
-            r#""(?:refresh|access)\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
+            &["\"oauth\"", "\"oauth\\"],
+            r#""type\\*"\s*:\s*\\*"oauth\\*"[^{}]{0,4000}?"refresh\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
             is_random,
-        ),
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["\"oauth\"", "\"oauth\\"],
+            r#""type\\*"\s*:\s*\\*"oauth\\*"[^{}]{0,4000}?"access\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
+            is_random,
+        )
+        .on_two_lines(),
         // Outputs of Terraform, parameters of CloudFormation, and the key of tokens in the settings of .NET, which say in another
         // member that they are secret.
         Pattern::matches(

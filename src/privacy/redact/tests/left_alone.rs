@@ -55,6 +55,13 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "static const uint8_t ota_public_key[16] = { 0x9f, 0x1c, 0x2b, 0x7a, 0xd0, 0xe8, 0x4c, 0x35, 0xb6, 0xf2, 0xa1, 0x9d, 0x7c, 0x3e, 0x5f, 0x80 };",
         "static const uint8_t aes_key[16] = { 0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f };",
         "uint8_t token_class[16] = { 0x9f, 0x1c, 0x2b, 0x7a, 0xd0, 0xe8, 0x4c, 0x35, 0xb6, 0xf2, 0xa1, 0x9d, 0x7c, 0x3e, 0x5f, 0x80 };",
+        "level=info session_cookie=qQ7xK2mZ9vB4nR8tqQ7x user=42 path=/x; ts=1 has_cookie=true request_id=qQ7xK2mZ9vB4nR8tqQ7x status=200",
+        "    init_cookie = 0x9f1c2b7ad0e84c35ULL; state = READY; let tls_cookie: Http2ClientV2Cookie = make();",
+        "Cookie     id=9f1c2b7ad0e84c35b6f2a19d7c3e5f80 name=x size=3 owner=root",
+        "a basic STM32F407VGT6 board, basic ESP8266/ESP32S3-N16R8, Basic B1ms_v2/Standard_B2s",
+        "{\"refresh\": \"2026-11-29T08:41:42.123Z\", \"access\": \"0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e\"}",
+        "enode://9f1c2b7ad0e84c35b6f2a19d7c3e5f809f1c2b7ad0e84c35b6f2a19d7c3e5f80@10.3.58.6:30303?discport=0",
+        "https://9f1c2b7ad0e84c35b6f2a19d7c3e5f80@sentry.example.com/sentry/42",
         "Authorization\n\nBasic authentication-of-users needs 2 headers",
         "the cookie: chocolate, with a long description of how to bake it",
     ] {

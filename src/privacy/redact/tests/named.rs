@@ -558,6 +558,7 @@ fn values_on_the_line_after_their_variable_and_those_that_end_like_types_are_rep
             "{\"jwtSecret\": \"…\"}",
             "{\"mistral\": {\"type\": \"api\", \"key\": \"…\"}}",
             "{\"openai\": {\n  \"type\": \"oauth\",\n  \"refresh\": \"rt_…\"}}",
+            "{\"x\": {\"type\": \"oauth\", \"refresh\": \"\", \"access\": \"…\", \"expires\": 1}}",
         ] {
             let text = redacted(&redactor, &form.replace('…', &value));
             assert!(!text.contains(&value) && text.contains("[redacted:secrets]"), "{text}");
