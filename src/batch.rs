@@ -259,7 +259,11 @@ fn read_lines(project: &str, mut body: Body) -> Result<Vec<Line>> {
 /// Parses the members of a batch that is a JSON array.
 fn read_array(project: &str, mut body: Body) -> Result<Vec<Line>> {
     body.replaced.add(clean_json(&mut body.bytes)?);
-    let members: Vec<&RawValue> = json::decode(utf8(&body.bytes)?).map_err(|error| match error {
+    let text = utf8(&body.bytes)?;
+    if json::is_long_string(text) {
+        return Err(Error::invalid("", "must be an array, not a string"));
+    }
+    let members: Vec<&RawValue> = json::decode(text).map_err(|error| match error {
         Error::TooLarge(_) => too_many(),
         other => other,
     })?;

@@ -8,6 +8,7 @@ use super::json::{self, Raw};
 use super::prompt;
 use super::search_output::SearchOutput;
 use super::tool::{self, ToolPatterns};
+use crate::privacy::cut::beginning;
 
 /// The payload of a hook.
 #[derive(Debug, Default, Deserialize)]
@@ -72,7 +73,7 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, read_answer: ReadAnswer) -
     let event = json::text(hook.hook_event_name)?;
     let mut said = None;
     let activities = match &*event {
-        "UserPromptSubmit" => match json::text(hook.prompt).as_deref() {
+        "UserPromptSubmit" => match json::beginning(hook.prompt, prompt::MOST_WRITTEN).as_deref() {
             None => vec![Activity::Prompt],
             Some(text) => {
                 said = prompt::said_in(text).map(prompt::read);
@@ -90,14 +91,12 @@ pub(super) fn parse(body: &str, tools: &ToolPatterns, read_answer: ReadAnswer) -
     let turn = json::name(hook.prompt_id.or(hook.turn_id));
     let (session, agent) = (json::name(hook.session_id), json::name(hook.agent_id));
     let lasted = hook.duration_ms.and_then(|milliseconds| milliseconds.get().parse().ok()).and_then(duration);
-    let input =
-        hook.tool_input.filter(|_| event.starts_with("PostToolUse")).map(|input| input.get().to_owned());
-    let written = input.or_else(|| Some(json::text(hook.last_assistant_message)?.into_owned()));
-    let written = written.map(|mut text| {
-        text.truncate(text.floor_char_boundary(LONGEST));
-        text.shrink_to_fit();
-        text
-    });
+    let input = hook.tool_input.filter(|_| event.starts_with("PostToolUse"));
+    let written = match input {
+        Some(input) => Some(beginning(input.get(), LONGEST).to_owned()),
+        None => json::beginning(hook.last_assistant_message, 6 * LONGEST)
+            .map(|said| beginning(&said, LONGEST).to_owned()),
+    };
     let (prompt, event) = (said, Some(event.into_owned()));
     Some(Entry {
         session,

@@ -209,6 +209,12 @@ const MAGIC: [(&[u8], &str); 5] = [
     (b"\xfe\xff", "UTF-16, which must be converted first"),
 ];
 
+/// Returns whether a JSON text is a long string. An error about one in place of an array or object would repeat it.
+pub fn is_long_string(json: &str) -> bool {
+    const LONG: usize = 64 << 10;
+    json.len() > LONG && json.trim_ascii_start().starts_with('"')
+}
+
 /// Parses clean JSON. Only when that fails is it parsed again, more slowly: first to tell whether it is JSON at all, whatever
 /// was wrong with a value before, and then to name the wrong field.
 pub fn decode<'de, T: Deserialize<'de>>(json: &'de str) -> Result<T> {

@@ -88,6 +88,9 @@ impl<'a> Line<'a> {
                 "a line is one event, a JSON object; an array of events is sent whole, as application/json";
             return Err(Error::invalid("", reason));
         }
+        if json::is_long_string(text) {
+            return Err(Error::invalid("", "must be an object, not a string"));
+        }
         expect_few_values(text.as_bytes())?;
         expect_short_parts(text)?;
         let Named { event, line_id } = json::decode(text)?;
@@ -122,8 +125,8 @@ fn expect_short_parts(line: &str) -> Result<()> {
     }
     let (mut parts, mut rest) = (Vec::new(), Vec::new());
     for (name, member) in json::decode::<BTreeMap<String, &RawValue>>(line)? {
-        let elements =
-            PARTS.contains(&name.as_str()).then(|| serde_json::from_str(member.get()).ok()).flatten();
+        let has_parts = PARTS.contains(&name.as_str()) && member.get().starts_with('[');
+        let elements = has_parts.then(|| serde_json::from_str(member.get()).ok()).flatten();
         match elements {
             Some::<Vec<&RawValue>>(elements) => {
                 let pointer =

@@ -58,7 +58,11 @@ pub(super) struct LateReports {
 
 impl LateReports {
     pub(super) fn new(options: &PgConnectOptions) -> Self {
-        Self { db: db::pool(options, db::LATE_NAME, MARKS), newest: Arc::default() }
+        let db = db::pool(options, db::LATE_NAME, MARKS);
+        // Connecting may take longer than there is time to mark a report.
+        let first = db.clone();
+        tokio::spawn(async move { drop(first.acquire().await) });
+        Self { db, newest: Arc::default() }
     }
 
     /// Marks a report of a project as late until it is stored. The future must not be dropped before its end.

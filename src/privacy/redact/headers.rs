@@ -21,7 +21,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
     // The name of the header, and what is between it and its value, which may be the only one in a list.
     let authorization = format!(r"authorization(?:{QUOTE}?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
     // What tables, documents and programs have there.
-    let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<&]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<&]*)*"#;
+    let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<\\]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<\\]*)*"#;
     let between = format!(r"(?:{QUOTE}|[\s:=>|*\\\[\](){{}},-]|string\([0-9]+\)|</?[a-z][^<>\n]{{0,40}}>)");
     [
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
@@ -38,7 +38,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
         // A user and a password, as files of clients have them.
         Pattern::matches(
             &["authorization"],
-            r"(?i)authorization:\s*(?:basic|digest)\s+[^\s:]+[\s:]\s*([^\s:]{8,})",
+            r#"(?im)authorization:[ \t]*(?:basic|digest)[ \t]+[^\s:"'`$,]+[ \t:][ \t]*([^\s:"'`\\,]{8,})\s*$"#,
             is_random,
         ),
         Pattern::matches(
@@ -64,7 +64,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:\s{{0,3}}{QUOTE}?|=\[)((?:[^\r\n"'\\&]|="|";|\\+/|&[a-z0-9_.-]+=){{8,}})"#
+                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:\s{{0,3}}{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
             ),
             has_random_value,
         ),

@@ -7,7 +7,7 @@ use super::{CODE, Pattern, always};
 const OBJECTS: [&str; 8] = ["eyJ", "eyAg", "eyAi", "ew0K", "ewki", "ewoJ", "ewog", "ewoi"];
 
 /// Returns the patterns of these tokens.
-pub(super) fn patterns() -> [Pattern; 21] {
+pub(super) fn patterns() -> [Pattern; 26] {
     [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
         Pattern::matches(
@@ -75,11 +75,17 @@ pub(super) fn patterns() -> [Pattern; 21] {
             r"\.webhook\.office\.com(?:\\*/|%2F)webhookb2(?:\\*/|%2F)((?:\\*/|%2F|%40|[A-Za-z0-9@-]){40,})",
             always,
         ),
-        // Keys whose prefixes names begin with, too, such as those of Voyage, GoCardless, Brave and others.
+        // Keys whose prefixes names begin with, too: those of Voyage, GoCardless, Brave, Unkey, Lichess, Yandex, Thunderstore, Val Town
+        // and others.
         Pattern::token("pa-", "^pa-[A-Za-z0-9_-]{43}", is_very_random),
         Pattern::token("live_", "^live_[A-Za-z0-9_-]{40}", is_very_random),
         Pattern::token("sandbox_", "^sandbox_[A-Za-z0-9_-]{40}", is_very_random),
         Pattern::token("BSA", "^BSA[A-Za-z0-9_-]{24,}", is_very_random),
+        Pattern::token("unkey_", "^unkey_[A-Za-z0-9]{20,}", is_very_random),
+        Pattern::token("lip_", "^lip_[A-Za-z0-9]{20}", is_very_random),
+        Pattern::token("y0_", "^y0_[A-Za-z0-9_-]{30,}", is_very_random),
+        Pattern::token("tss_", "^tss_[A-Za-z0-9]{36}", is_very_random),
+        Pattern::token("vtwn_", "^vtwn_[A-Za-z0-9]{20,}", is_very_random),
         Pattern::token("sk-", "^sk-[A-Za-z0-9_-]{20,}", is_very_random),
         // Tokens of other services whose prefixes say what they are.
         Pattern::matches(

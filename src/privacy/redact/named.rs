@@ -484,6 +484,8 @@ fn run(text: &str) -> Option<usize> {
 /// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
 const NEAR: usize = 80;
 const LONGEST_TOKEN: usize = 200;
+/// The number of digits of a hexadecimal number that names a commit.
+const COMMIT: usize = 40;
 /// The maximum number of words in the head of a column of a table.
 const MOST_WORDS: usize = 3;
 /// The maximum number of bytes of [`OTHER_NAME`].
@@ -513,7 +515,7 @@ fn near(text: &str, values: &mut Vec<Range<usize>>) {
             if token <= LONGEST_TOKEN
                 && (is_very_random(&rest[..token])
                     || is_string_of_digits(text, at..at + token)
-                    || is_next(&text[name.end()..at]) && is_long_number(&rest[..token]))
+                    || token != COMMIT && is_next(&text[name.end()..at]) && is_long_number(&rest[..token]))
                 && !is_something_else(&rest[..token])
                 && !is_other(&text[name.end()..at], rest)
             {

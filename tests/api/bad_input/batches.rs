@@ -187,3 +187,27 @@ async fn the_same_start_twice_in_a_batch_is_one_log() {
     assert_eq!(count(&service).await, 2);
     assert_eq!(service.get("/v1/exports/correction-pairs").await.rows().len(), 1);
 }
+
+#[tokio::test]
+async fn a_long_string_in_place_of_events_is_refused_like_a_short_one() {
+    let service = Service::open().await;
+    for length in [1, 100_000] {
+        let text = json!("a".repeat(length)).to_string();
+        let whole = service.post_text("/v1/events", "application/json", text.clone()).await.expect(422);
+        assert_eq!(whole["errors"], json!([{"pointer": "", "detail": "must be an array, not a string"}]));
+        let list = service.post_text("/v1/events", "application/json", format!("[{text}]")).await;
+        let line = service.post_text("/v1/events", "application/x-ndjson", text.clone()).await;
+        let started = format!(
+            r#"{{"event": "generation", "user_intent": "i", "domain_name": "d", "iterations": {text}}}"#
+        );
+        let parts = service.post_text("/v1/events", "application/x-ndjson", started).await;
+        for (answer, pointer, detail) in [
+            (list, "", "must be an object, not a string"),
+            (line, "", "must be an object, not a string"),
+            (parts, "/iterations", "must be an array, not a string"),
+        ] {
+            let refused = &answer.expect(200)["rejected"][0];
+            assert_eq!(refused["errors"], json!([{"pointer": pointer, "detail": detail}]), "{length}");
+        }
+    }
+}

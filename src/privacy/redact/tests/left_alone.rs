@@ -62,6 +62,9 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "{\"refresh\": \"2026-11-29T08:41:42.123Z\", \"access\": \"0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e\"}",
         "enode://9f1c2b7ad0e84c35b6f2a19d7c3e5f809f1c2b7ad0e84c35b6f2a19d7c3e5f80@10.3.58.6:30303?discport=0",
         "https://9f1c2b7ad0e84c35b6f2a19d7c3e5f80@sentry.example.com/sentry/42",
+        "curl -H \"Authorization: Basic $AUTH\" api.example.com/v1/users/9f1c2b7ad0e84c35b6f2a19d7c3e5f80/items?x=1 -o out.json",
+        "curl -H 'Authorization: Basic '$B64 \"$BASE/v2/runs/9f1c2b7ad0e84c35b6f2a19d7c3e5f80\" | jq .",
+        "y0_initial_conditions_of_the_ode_system_of_2, unkey_verificationMiddlewareForApi2, refs/heads/api-key 3b18e512dba79e4c8300dd08aeb37f8e728b8dad",
         "Authorization\n\nBasic authentication-of-users needs 2 headers",
         "the cookie: chocolate, with a long description of how to bake it",
     ] {

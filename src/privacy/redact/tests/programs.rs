@@ -170,6 +170,10 @@ fn credentials_of_a_header_are_replaced_in_what_languages_and_documents_show_of_
         "Authorization: Basic ann …",
         "Authorization: Digest ann …\n",
         "| Cookie | sid=… |",
+        "-H 'cookie: session-id=1-2; csm-hit=tb:s-X|17&t:17&adb:adblk_no; at-main=Atza|…'",
+        "req.Header.Set(\"Cookie\", \"consent=ads&stats; PHPSESSID=…\")",
+        "-H 'cookie: bcookie=\"v=2&ab\"; li_at=…'",
+        "{\"cmd\": \"curl -H 'cookie: prefs=\\\"a\\\"; sid=…'\"} x",
         "**Cookie**: sid=…",
         "Cookie\tsid=…",
         "const auth = 'Basic ' + '…';",
@@ -188,6 +192,8 @@ fn credentials_of_a_header_are_replaced_in_what_languages_and_documents_show_of_
 fn credentials_in_two_strings_and_in_addresses_are_replaced() {
     let redactor = secrets();
     let value = random(32);
+    let shell = format!("os.system(\"curl -s -H \\\"Cookie: sid={value}\\\" https://x.example.com\")");
+    assert_eq!(redacted(&redactor, &shell), shell.replace(&format!("sid={value}"), "[redacted:secrets]"));
     for form in [
         "{\"raw\":\"GET / HTTP/1.1\\nCookie: sid=…\",\"status\":200,\"body\":\"hello\"}",
         "\"\"\"\nCookie: sid=…\"\"\"), timeout=30)",
