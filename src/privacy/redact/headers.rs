@@ -20,8 +20,9 @@ pub(super) fn patterns() -> [Pattern; 9] {
     );
     // The name of the header, and what is between it and its value, which may be the only one in a list.
     let authorization = format!(r"authorization(?:{QUOTE}?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
-    // What tables, documents and programs have there.
+    // The names and values of cookies.
     let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<\\]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<\\]*)*"#;
+    // What tables, documents and programs have between the name of the header and its value.
     let between = format!(r"(?:{QUOTE}|[\s:=>|*\\\[\](){{}},-]|string\([0-9]+\)|</?[a-z][^<>\n]{{0,40}}>)");
     [
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.

@@ -15,13 +15,13 @@ pub(super) fn patterns() -> [Pattern; 6] {
         .on_two_lines(),
         Pattern::matches(
             &["\"oauth\"", "\"oauth\\"],
-            r#""type\\*"\s*:\s*\\*"oauth\\*"[^{}]{0,4000}?"refresh\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
+            r#""type\\*"\s*:\s*\\*"oauth\\*"[^{}]*?"refresh\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
             is_random,
         )
         .on_two_lines(),
         Pattern::matches(
             &["\"oauth\"", "\"oauth\\"],
-            r#""type\\*"\s*:\s*\\*"oauth\\*"[^{}]{0,4000}?"access\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
+            r#""type\\*"\s*:\s*\\*"oauth\\*"[^{}]*?"access\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
             is_random,
         )
         .on_two_lines(),
@@ -41,7 +41,7 @@ pub(super) fn patterns() -> [Pattern; 6] {
         .on_two_lines(),
         Pattern::matches(
             &["\"jwt"],
-            r#"(?i)"jwt[a-z]*"\s*:\s*\{[^{}]{0,300}?"key"\s*:\s*"([^"\s\\]{12,})"#,
+            r#"(?i)"jwt[a-z]*"\s*:\s*\{[^{}]*?"key"\s*:\s*"([^"\s\\]{12,})"#,
             is_random,
         )
         .on_two_lines(),

@@ -1,6 +1,6 @@
 //! Whether a text looks random, as passwords and keys that a machine has made do.
 
-use super::replacements::with_names_only;
+use super::replacements::without_replacements;
 
 /// The logarithm, in quarters of a bit, of how much more frequent each letter is in random texts than in words.
 const LETTERS: [i32; 26] =
@@ -72,7 +72,7 @@ impl Kinds {
 
 /// Returns whether a text looks random, rather than like words, names or paths.
 pub(super) fn is_random(text: &str) -> bool {
-    let text = with_names_only(text);
+    let text = without_replacements(text);
     let text = text.trim_end_matches(['=', '.', ':']);
     if text.len() < SHORTEST || text.contains("://") || has_brackets(text) {
         return false;
