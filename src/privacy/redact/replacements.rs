@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 
+use super::random::is_random;
 use super::{Redactor, Span, builtin};
 use crate::privacy::hash_key::HashKey;
 
@@ -77,12 +78,17 @@ impl Redactor {
 }
 
 /// Returns a text without what looks like replacements in it, the last of which may be cut off. They say nothing of the text
-/// around them, which would otherwise look more random than it did before something in it was replaced.
+/// around them, which would otherwise look more random than it did before something in it was replaced. What looks random in
+/// the place of the name of a rule may be a secret, and stays.
 pub(super) fn without_replacements(text: &str) -> Cow<'_, str> {
     static REPLACEMENTS: LazyLock<Regex> = LazyLock::new(|| {
-        builtin(r"\[redacted:[a-z0-9-]{1,50}(?:(?::[0-9a-f]{8}(?:[0-9a-f]{16})?)?\]|(?::[0-9a-f]{0,24})?$)")
+        builtin(r"\[redacted:([a-z0-9-]{1,50})(?:(?::[0-9a-f]{8}(?:[0-9a-f]{16})?)?\]|(?::[0-9a-f]{0,24})?$)")
     });
-    if text.contains(REPLACEMENT) { REPLACEMENTS.replace_all(text, "") } else { text.into() }
+    let name = |found: &Captures<'_>| {
+        let name = &found[1];
+        if is_random(name) { name.to_owned() } else { String::new() }
+    };
+    if text.contains(REPLACEMENT) { REPLACEMENTS.replace_all(text, name) } else { text.into() }
 }
 
 #[cfg(test)]
