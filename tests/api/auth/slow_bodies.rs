@@ -82,7 +82,7 @@ async fn what_was_being_sent_when_settings_changed_is_sent_again() {
     {
         put(json!({})).await;
         let changed = send(&service, (&operator, path), body.clone(), put(json!({"capture": "off"}))).await;
-        assert_eq!(changed.header("retry-after"), Some("1"));
+        assert_eq!(changed.header("retry-after"), Some("1"), "{path}: {} {}", changed.status, changed.text());
         changed.refused(503, &[]);
         put(json!({})).await;
         send(&service, (&operator, path), body, put(json!({}))).await.expect(200);
