@@ -60,9 +60,12 @@ pub(super) fn elements(raw: Raw<'_>) -> Option<Vec<&RawValue>> {
             Ok(elements)
         }
     }
-    // The error about a long text would be as long as the text.
-    let array = raw?.get().trim_ascii_start();
-    array.starts_with('[').then(|| serde_json::Deserializer::from_str(array).deserialize_seq(First).ok())?
+    // An error about a long string would repeat it.
+    let array = raw?.get();
+    if !array.starts_with('[') {
+        return None;
+    }
+    serde_json::Deserializer::from_str(array).deserialize_seq(First).ok()
 }
 
 /// Returns the members of a member if it is an object, up to a maximum.
@@ -86,10 +89,11 @@ pub(super) fn members(raw: Raw<'_>, most: usize) -> Option<Vec<(String, &RawValu
             Ok(members)
         }
     }
-    let object = raw?.get().trim_ascii_start();
-    object
-        .starts_with('{')
-        .then(|| serde_json::Deserializer::from_str(object).deserialize_map(First(most)).ok())?
+    let object = raw?.get();
+    if !object.starts_with('{') {
+        return None;
+    }
+    serde_json::Deserializer::from_str(object).deserialize_map(First(most)).ok()
 }
 
 /// Returns a member if it is a string.

@@ -1,5 +1,6 @@
 //! Hook reports whose senders have their answers before what they report is stored. Erasures wait for them, those of other
-//! servers and of commands, too: each project's late reports have a mark in the database, which is a lock that they share.
+//! servers and of commands, too: late reports have marks in the database, which are transactions that hold a lock for each of
+//! their projects. The reports of a second share a mark, of whichever projects they are.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, Weak};
