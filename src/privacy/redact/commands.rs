@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::named::is_account;
+use super::other_forms::is_account;
 use super::random::{is_key, is_long_number, is_random, is_very_random};
 use super::{CODE, Pattern, builtin};
 

@@ -12,6 +12,8 @@ mod lines;
 mod marks;
 mod members;
 mod named;
+mod near_names;
+mod other_forms;
 mod pairs;
 mod plain;
 mod private_keys;
@@ -21,6 +23,7 @@ pub mod rules;
 mod secrets;
 mod shapes;
 mod texts;
+mod value_ends;
 
 use std::net::IpAddr;
 use std::ops::{ControlFlow, Range};

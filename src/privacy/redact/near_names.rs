@@ -1,0 +1,120 @@
+//! Tokens that are near the name of a secret, without a sign between them.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::{Match, Regex};
+
+use super::builtin;
+use super::named::{MORE, OTHER_NAME, WORDS, keys};
+use super::other_forms::is_of_other_form;
+use super::random::{is_long_number, is_very_random};
+use super::value_ends::beginning;
+
+/// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
+const NEAR: usize = 80;
+const LONGEST_TOKEN: usize = 200;
+/// The number of digits of a hexadecimal number that names a commit.
+const COMMIT: usize = 40;
+/// The maximum number of words in the head of a column of a table.
+const MOST_WORDS: usize = 3;
+/// The maximum number of bytes of [`OTHER_NAME`].
+const LONGEST_OTHER: usize = 24;
+
+/// Adds the tokens that hardly anything but secrets looks like, and strings of hexadecimal digits, wherever they are behind a
+/// name in the same line.
+pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| builtin(&format!(r"(?i-u)(?:(?:{WORDS}|[_-]pass){MORE}|{})\b", keys())));
+    static OTHER: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?i-u){OTHER_NAME}$")));
+    let is_secret = |name: &Match<'_>| {
+        let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));
+        !OTHER.is_match(&text[end..name.end()])
+    };
+    let mut names = NAME.find_iter(text).filter(is_secret).peekable();
+    let mut read = 0;
+    while let Some(name) = names.next() {
+        let line = name.end() + reach(&text[..name.end()], beginning(&text[name.end()..], NEAR));
+        // What is behind the next name belongs to that.
+        let end = names.peek().map_or(line, |next| next.start().min(line));
+        let mut at = read.max(name.end());
+        while at < end {
+            let rest = &text[at..];
+            let token = rest.find(|c: char| !is_of_token(c)).unwrap_or(rest.len());
+            let padding = rest[token..].bytes().take_while(|byte| *byte == b'=').count();
+            if token <= LONGEST_TOKEN
+                && (is_very_random(&rest[..token])
+                    || is_string_of_digits(text, at..at + token)
+                    || token != COMMIT && is_next(&text[name.end()..at]) && is_long_number(&rest[..token]))
+                && !is_of_other_form(&rest[..token])
+                && !is_other(&text[name.end()..at], rest)
+            {
+                values.push(at..at + token + padding);
+            }
+            // The letter of an escape is not part of a token.
+            let gap = if rest[token..].starts_with('\\') { 2 } else { 1 };
+            at += token + rest[token..].chars().take(gap).map(char::len_utf8).sum::<usize>();
+        }
+        read = at.max(read);
+    }
+}
+
+/// Returns whether there is nothing but blanks and the bar of a table between a name and a token.
+fn is_next(between: &str) -> bool {
+    !between.is_empty() && between.chars().all(|c| " \t|│".contains(c))
+}
+
+/// Returns whether a part of a text is a string that is a long hexadecimal number, between quotation marks.
+fn is_string_of_digits(text: &str, part: Range<usize>) -> bool {
+    const MARKS: [char; 3] = ['"', '\'', '`'];
+    let digits = &text[part.clone()];
+    is_long_number(digits)
+        && text[..part.start].ends_with(MARKS)
+        && text[part.end..].trim_start_matches('\\').starts_with(MARKS)
+}
+
+/// Returns how much of what is behind a name belongs to it: the rest of the line, the row below the head of a table, and
+/// the next members of an object in JSON.
+fn reach(before: &str, text: &str) -> usize {
+    let mut lines = text.split(r"\n").next().unwrap_or_default().split_inclusive('\n');
+    let rest = lines.next().unwrap_or_default();
+    let start = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
+    let head = [start.rsplit('\n').next().unwrap_or_default(), rest].concat();
+    let is_cell = |cell: &str| {
+        cell.split_whitespace().count() <= MOST_WORDS
+            && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_.-#()*\"' \r\n".contains(c))
+    };
+    let cells = || head.split([',', ';', '\t', '|', '│']).flat_map(|cell| cell.split("  "));
+    let is_head = cells().nth(1).is_some() && cells().all(is_cell);
+    let is_member =
+        |line: &str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
+    let more = lines.enumerate().take_while(|(number, line)| *number < 2 && (is_member(line) || is_head));
+    rest.len() + more.map(|(_, line)| line.len()).sum::<usize>()
+}
+
+fn is_of_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_+/~.-".contains(c)
+}
+
+/// Returns whether a token has a name of its own, rather than the last word of a sentence about it, or is a checksum in a lock
+/// file, before which is the name of its algorithm.
+fn is_other(before: &str, token: &str) -> bool {
+    let open = |c: char| c == ' ' || r#""'`\"#.contains(c);
+    let named =
+        before.trim_end_matches(open).strip_suffix([':', '=']).unwrap_or_default().trim_end_matches(open);
+    let (named, sign) = before.split_at(named.len());
+    let (said, name) =
+        named.split_at(named.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len());
+    let is_said = (sign.ends_with(": ") || sign.ends_with(" = "))
+        && !sign.contains(['"', '\'', '`'])
+        && !said.trim_end_matches(' ').ends_with([',', ';', '{', '(', '[', '|', '&', '"', '\'', '\n']);
+    // What is before a colon may also be the first of two values of which one is chosen.
+    let is_choice = sign.contains(':')
+        && said
+            .trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "_.".contains(c))
+            .trim_end()
+            .ends_with('?');
+    let name = name.to_ascii_lowercase();
+    let is_value = is_choice || name.is_empty() || name.ends_with("value") || name.ends_with("default");
+    token.starts_with("sha") || !is_value && !is_said
+}

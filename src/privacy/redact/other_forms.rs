@@ -1,0 +1,61 @@
+//! Values that look random, but are of forms that no secret has.
+
+use super::random::is_very_random;
+
+/// Returns whether a value is of a form that no secret has.
+pub(super) fn is_of_other_form(value: &str) -> bool {
+    is_path(value) || is_time(value) || is_account(value) || is_type(value) || is_number(value)
+}
+
+/// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
+fn is_type(value: &str) -> bool {
+    const ENDS: [&str; 8] = ["Config", "Header", "Key", "KeyPair", "Pair", "Scheme", "Secret", "Token"];
+    let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
+    let is_digits = |part: &str| part.len() >= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_name = |part: &str| !is_very_random(part) && !is_digits(part);
+    let stem = ENDS.iter().find_map(|end| name.strip_suffix(end));
+    name.bytes().all(is_of_name)
+        && stem.unwrap_or(name).split(':').all(is_name)
+        && (stem.is_some() || name.contains("::"))
+}
+
+/// Returns whether a value is a number of at most 64 bits, as languages write it.
+fn is_number(value: &str) -> bool {
+    let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X"));
+    let digits = digits.map(|digits| digits.trim_end_matches(['u', 'U', 'l', 'L', 'n', ';', ',', ')']));
+    digits.is_some_and(|digits| digits.len() <= 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Returns whether a value is the address of an account or a contract (ERC-55), which may be one of a token.
+pub(super) fn is_account(value: &str) -> bool {
+    let digits = value.strip_prefix("0x").filter(|digits| digits.len() == 40);
+    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Returns whether a value is the path of a file: from a folder at the root, or up to the extension of a name. The number of
+/// a line may follow.
+fn is_path(value: &str) -> bool {
+    let value = value.trim_end_matches(|c: char| c.is_ascii_digit() || ":-".contains(c));
+    let is_of_path = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./~".contains(&byte);
+    let is_lower = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
+    let from_root = value.strip_prefix('/').and_then(|path| path.split_once('/'));
+    let file = value.rsplit_once('/').and_then(|(_, file)| file.rsplit_once('.'));
+    let is_from_root = from_root.is_some_and(|(folder, _)| folder.len() >= 3 && is_lower(folder));
+    let is_file =
+        file.is_some_and(|(_, extension)| (2..=5).contains(&extension.len()) && is_lower(extension));
+    value.bytes().all(is_of_path) && (is_from_root || is_file)
+}
+
+/// Returns whether a value is a time (RFC 3339), as logs have before each line.
+fn is_time(value: &str) -> bool {
+    let is_date = |date: &str| {
+        let digits = |(place, byte): (usize, u8)| {
+            if [4, 7].contains(&place) { byte == b'-' } else { byte.is_ascii_digit() }
+        };
+        date.len() == "2006-01-02".len() && date.bytes().enumerate().all(digits)
+    };
+    value
+        .split_once('T')
+        .is_some_and(|(date, time)| is_date(date) && time.starts_with(|c: char| c.is_ascii_digit()))
+}
