@@ -127,6 +127,15 @@ impl Memory {
         Self::holding_nothing(Budget::new(usize::MAX))
     }
 
+    /// Returns what holds memory for the same request besides this, and may give it back sooner.
+    pub(super) fn beside(&self) -> Self {
+        let beside = Self::holding_nothing(self.0.budget.clone());
+        if let Some(project) = self.0.project.get() {
+            beside.set_project(project);
+        }
+        beside
+    }
+
     fn holding_nothing(budget: Budget) -> Self {
         Self(Arc::new(Held {
             budget,

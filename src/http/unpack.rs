@@ -19,14 +19,17 @@ use tokio::sync::Semaphore;
 use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::memory::Memory;
+use crate::error::Error;
 use crate::sharing::{Pauses, Place, Shares};
 
 /// The base 2 logarithm of the largest window in bytes.
 const WINDOW_LOG: u32 = 23;
+/// The number of bytes of the largest window.
+const WINDOW: usize = 1 << WINDOW_LOG;
 /// The number of unpacked bytes that are passed on at once.
 const CHUNK: usize = 64 << 10;
-/// The number of bytes for which a request with a packed body holds memory, however few come out of it: for the chunk, and for
-/// what a decoder keeps besides its window.
+/// The number of bytes for which a decoder holds memory, however few come out of it: for the chunk, and for what it keeps
+/// besides a large window.
 const DECODER: usize = 128 << 10;
 
 /// The number of packed bytes that a decoder is given at once. It reads all that there are before anything else happens on its
@@ -60,12 +63,35 @@ where
     parts.headers.remove(header::CONTENT_LENGTH);
     let memory = Memory::of(&parts.extensions);
     let unpacked = stream::once(async move {
-        memory.hold(DECODER).await.map_err(|error| io::Error::other(Broken(error.into())))?;
+        let beside = memory.beside();
+        beside.hold(DECODER).await.map_err(no_memory)?;
         let broken = |error: axum::Error| io::Error::other(Broken(error.into_inner()));
         let packed: Packed = StreamReader::new(in_pieces(body.into_data_stream().map_err(broken)).boxed());
-        Ok::<_, io::Error>(in_turn(ReaderStream::with_capacity(decoder(packed), CHUNK), memory))
+        let unpacked = in_turn(ReaderStream::with_capacity(decoder(packed), CHUNK), memory);
+        Ok::<_, io::Error>(with_window(unpacked, beside))
     });
     Request::from_parts(parts, Body::from_stream(unpacked.try_flatten()))
+}
+
+fn no_memory(error: Error) -> io::Error {
+    io::Error::other(Broken(error.into()))
+}
+
+/// Holds memory for the window of a decoder, besides that for the body, until the body was read. What the decoder keeps there
+/// is what comes out of it, so that a small body needs no whole window.
+fn with_window(
+    unpacked: impl Stream<Item = io::Result<Bytes>> + Unpin,
+    memory: Memory,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::try_unfold((unpacked, memory, 0), async |(mut unpacked, memory, kept)| {
+        // The memory that is held counts twice, once for what is made of a body.
+        memory.hold(DECODER + kept / 2).await.map_err(no_memory)?;
+        let chunk = unpacked.try_next().await?;
+        Ok(chunk.map(|chunk| {
+            let kept = WINDOW.min(kept + chunk.len());
+            (chunk, (unpacked, memory, kept))
+        }))
+    })
 }
 
 /// Divides the chunks of a packed body, with pauses between the pieces.
@@ -127,6 +153,7 @@ mod tests {
 
     use super::*;
     use crate::http::json::body;
+    use crate::http::memory::Budget;
 
     /// Counts how often another task gets its turn while a body is read.
     async fn turns_beside<T>(reading: impl Future<Output = T>) -> (T, u32) {
@@ -146,6 +173,31 @@ mod tests {
     fn packed(body: Vec<u8>) -> Request<Body> {
         let request = Request::builder().header(header::CONTENT_ENCODING, "gzip").body(Body::from(body));
         unpack(request.expect("a request"))
+    }
+
+    #[tokio::test]
+    async fn the_window_of_a_body_holds_memory_as_it_is_filled_until_the_body_was_read() {
+        // A block of one byte that is repeated 128 KiB times (RFC 8878, sections 3.1.1.2 and 3.1.1.1.2), in a window of 8 MiB.
+        const BLOCKS: usize = 100;
+        const HEAD: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0x00, (WINDOW_LOG as u8 - 10) << 3];
+        let block = |is_last: bool| [0x02 | u8::from(is_last), 0x00, 0x10, b'\n'];
+        let body: Vec<_> = HEAD.into_iter().chain((1..=BLOCKS).flat_map(|at| block(at == BLOCKS))).collect();
+        let budget = Budget::new(64 << 20);
+        let mut request = Request::builder().header(header::CONTENT_ENCODING, "zstd").body(Body::from(body));
+        Memory::begin(request.as_mut().expect("a request"), &budget);
+        let mut unpacked = unpack(request.expect("a request")).into_body().into_data_stream();
+        let (mut read, mut most) = (0, 0);
+        while let Some(chunk) = unpacked.try_next().await.expect("a body") {
+            read += chunk.len();
+            most = budget.held().max(most);
+            assert!(
+                budget.held() + CHUNK >= read.min(WINDOW),
+                "{} bytes are held after {read}",
+                budget.held()
+            );
+        }
+        assert_eq!((read, most), (BLOCKS << 17, WINDOW + 2 * DECODER));
+        assert_eq!(budget.held(), 0);
     }
 
     #[tokio::test]
