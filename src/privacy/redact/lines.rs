@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::builtin;
+use super::other_forms::ARN;
 use super::plain::Plain;
 
 /// The end of a line and what stands before the next one. The end may be the escape of a language, in whose texts are lines.
@@ -49,10 +50,15 @@ struct Head {
 /// Returns the text without what stands before its lines, or nothing if nothing does. A text that compares two versions has
 /// another view, which is the new version, because an old value stands between a name and the new one.
 pub(super) fn views(text: &str) -> Vec<Plain> {
-    let head = |found: regex::Captures<'_>| Head {
-        range: found.get_match().range(),
-        end_of_line: found.name("end").map(|_| '\n'),
-        is_old: found.name("old").is_some(),
+    let head = |found: regex::Captures<'_>| {
+        let before = found.get_match();
+        // The region and the account in the name of a resource of AWS look like the numbers of lines.
+        let length = before.as_str().find(ARN).unwrap_or(before.len());
+        Head {
+            range: before.start()..before.start() + length,
+            end_of_line: found.name("end").map(|_| '\n'),
+            is_old: found.name("old").is_some(),
+        }
     };
     let heads: Vec<Head> = BEFORE.captures_iter(text).take(MOST_LINES).map(head).collect();
     if heads.iter().all(|head| head.range.len() == head.end_of_line.map_or(0, char::len_utf8)) {

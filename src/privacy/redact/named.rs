@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::near_names::near;
-use super::other_forms::is_of_other_form;
+use super::other_forms::{is_in_arn, is_of_other_form};
 use super::random::is_random;
 use super::value_ends::{LONGEST, bare, content, quoted};
 use super::{Pattern, builtin};
@@ -260,17 +260,6 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
-}
-
-/// Returns whether a text ends with the beginning of the name of a resource of AWS. The name of a secret is not one itself.
-fn is_in_arn(before: &str) -> bool {
-    const LONGEST_ARN: usize = 64;
-    let name = &before[before.floor_char_boundary(before.len().saturating_sub(LONGEST_ARN))..];
-    name.ends_with(':')
-        && name
-            .rsplit(|c: char| c.is_whitespace() || "\"'`".contains(c))
-            .next()
-            .is_some_and(|arn| arn.starts_with("arn:"))
 }
 
 /// Returns the lists of bytes that are the values of keys, such as those of a program for a device.

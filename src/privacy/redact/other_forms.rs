@@ -59,3 +59,17 @@ fn is_time(value: &str) -> bool {
         .split_once('T')
         .is_some_and(|(date, time)| is_date(date) && time.starts_with(|c: char| c.is_ascii_digit()))
 }
+
+/// The beginning of the names of resources of AWS.
+pub(super) const ARN: &str = "arn:aws";
+
+/// Returns whether a text ends with the beginning of the name of a resource of AWS. The name of a secret is not one itself.
+pub(super) fn is_in_arn(before: &str) -> bool {
+    const LONGEST: usize = 80;
+    let name = &before[before.floor_char_boundary(before.len().saturating_sub(LONGEST))..];
+    name.ends_with(':')
+        && name
+            .rsplit(|c: char| c.is_whitespace() || "\"'`".contains(c))
+            .next()
+            .is_some_and(|arn| arn.contains(ARN))
+}
