@@ -160,20 +160,12 @@ impl Passage {
         if is_stream(response.status(), response.headers()) {
             return Called::Stream(response, Bytes::new());
         }
-        // Pieces are copied, because each may be a few bytes of a large buffer.
-        let mut bytes = Vec::new();
-        loop {
-            match response.chunk().await {
-                Ok(Some(piece)) => bytes.extend_from_slice(&piece),
-                Ok(None) => break,
-                Err(error) => return lost(error),
-            }
+        match collect(&mut response, &self.memory, self.body.len()).await {
+            Ok((bytes, true)) => Called::Whole(response.status(), response.headers().clone(), bytes),
             // Such an answer is forwarded as it arrives, and not recorded.
-            if bytes.len() > MOST_ANSWER || self.memory.hold(self.body.len() + bytes.len()).await.is_err() {
-                return Called::Stream(response, bytes.into());
-            }
+            Ok((begun, false)) => Called::Stream(response, begun),
+            Err(error) => lost(error),
         }
-        Called::Whole(response.status(), response.headers().clone(), bytes.into())
     }
 
     /// Reads a whole answer.
@@ -235,6 +227,24 @@ struct Passed<'a> {
     begun: Bytes,
     client: Client,
     flight: &'a mut Flight,
+}
+
+/// Reads an answer as far as there is memory for it, besides that for the request's `own` body. Returns what has come, and
+/// whether that is all of it.
+pub(super) async fn collect(
+    answer: &mut reqwest::Response,
+    memory: &Memory,
+    own: usize,
+) -> reqwest::Result<(Bytes, bool)> {
+    // Pieces are copied, because each may be a few bytes of a large buffer.
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > MOST_ANSWER || memory.hold(own + bytes.len()).await.is_err() {
+            return Ok((bytes.into(), false));
+        }
+    }
+    Ok((bytes.into(), true))
 }
 
 /// Makes the response of a provider's answer.

@@ -15,7 +15,6 @@ use super::asked::Asked;
 use super::headers::{Options, forwarded, name_key, returned};
 use super::passage::{self, Passage};
 use super::refusal::Errors;
-use super::stream::forward;
 use crate::auth::{Caller, Write};
 use crate::error::{Error, PassedOn, Result};
 use crate::http::clean::clean_json;
@@ -102,8 +101,8 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
         drop((bytes, asked));
         let path = call.path("messages/count_tokens");
         let key = call.options.provider_key.as_ref();
-        let answer = while_wanted(app.providers.post(provider, &path, &call.forwarded, key, body)).await;
-        passed_on(answer, call.place)
+        let answer = app.providers.post(provider, &path, &call.forwarded, key, body);
+        while_wanted(passed_on(answer, &call.memory)).await
     })
     .await
 }
@@ -128,8 +127,8 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
         let provider = app.providers.of_kind(kind).ok_or(passage::NO_PROVIDER)?;
         let key = call.options.provider_key.as_ref();
         let path = call.path("models");
-        let answer = while_wanted(app.providers.get(provider, &path, &call.forwarded, key)).await;
-        passed_on(answer, call.place)
+        let answer = app.providers.get(provider, &path, &call.forwarded, key);
+        while_wanted(passed_on(answer, &call.memory)).await
     })
     .await
 }
@@ -247,15 +246,22 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
     answer.await.unwrap_or_else(Error::into_response)
 }
 
-/// Returns a provider's response unchanged, without recording anything. The request keeps its place until the client has the
-/// response.
-fn passed_on(answer: reqwest::Result<reqwest::Response>, place: Place) -> Result<Response> {
-    let answer = answer.map_err(|error| passage::bad_gateway(&error))?;
+/// Returns a provider's response unchanged, without recording anything. It is read as a whole, so that the provider does not
+/// wait for the client.
+async fn passed_on(
+    answer: impl Future<Output = reqwest::Result<reqwest::Response>>,
+    memory: &Memory,
+) -> Result<Response> {
+    let lost = |error| passage::bad_gateway(&error);
+    let mut answer = answer.await.map_err(lost)?;
     if passage::leads_elsewhere(answer.status()) {
         return Err(passage::led_elsewhere());
     }
+    let (body, is_whole) = passage::collect(&mut answer, memory, 0).await.map_err(lost)?;
+    if !is_whole {
+        return Err(Error::Unavailable("there is no memory for the provider's answer; try again"));
+    }
     let (status, headers) = (answer.status(), returned(answer.headers()));
-    let body = forward(answer, place);
     let mut response = (status, headers, body).into_response();
     response.extensions_mut().insert(PassedOn);
     Ok(response)

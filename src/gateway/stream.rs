@@ -2,27 +2,36 @@
 //! does.
 
 use std::io;
+use std::sync::LazyLock;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures_util::stream;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::http::memory::Memory;
-use crate::http::pace::Pace;
+use crate::http::pace::{Pace, STALL};
 use crate::messages::CancelReason;
 use crate::messages::failure::Failure;
 use crate::providers::answer::{Answer, Api};
 use crate::providers::sse::{Events, Pieces};
-use crate::sharing::Place;
+use crate::sharing::{Place, Shares};
 
-/// The number of pieces of an answer that may wait for a slow client.
-const WAITING: usize = 8;
+/// The largest piece in bytes that waits for a slow client, besides the one that has come from the provider. Pieces are copies,
+/// because even a small part of a chunk keeps the whole of it.
+const PIECE: usize = 16 << 10;
 /// The number of bytes at the end of an answer that are held until its record is committed.
 const MOST_HELD: usize = 256 << 10;
-/// The number of bytes of an incomplete event that are kept even without memory for them, which is more than the event that
-/// ends an answer has.
+/// The number of bytes of an incomplete event, or of a piece that is forwarded, that are kept even without memory for them. It is
+/// more than the event that ends an answer has.
 const MOST_UNHELD: usize = 16 << 10;
+
+/// The places of projects at forwarding large pieces for which there is no memory.
+static UNHELD: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(4, 16));
+/// How long a client may take to read such a piece.
+const UNHELD_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is sent to the client.
 #[derive(Debug)]
@@ -60,7 +69,7 @@ impl Passing {
         memory: Memory,
         own: usize,
     ) -> (Self, Body) {
-        let (client, pieces) = mpsc::channel(WAITING);
+        let (client, pieces) = mpsc::channel(1);
         let (events, pace) = (Events::default(), Pace::default());
         (Self { api, unread, events, answer, held: Vec::new(), client, pace, memory, own }, body(pieces))
     }
@@ -72,8 +81,9 @@ impl Passing {
         response: &mut reqwest::Response,
         begun: Bytes,
     ) -> Result<bool, CancelReason> {
-        if !begun.is_empty() {
-            self.take(begun).await?;
+        // There is memory for nearly all of it.
+        if !begun.is_empty() && !self.forward(begun).await {
+            return Err(CancelReason::ClientGone);
         }
         let mut pieces = Pieces::of(response);
         loop {
@@ -97,6 +107,19 @@ impl Passing {
         }
     }
 
+    /// Waits for a place to forward a large piece for which there is no memory. Meanwhile no more is read from the provider, whose
+    /// pieces grow with each one that is read.
+    async fn unheld(&self, piece: &Bytes) -> Result<Option<Place>, CancelReason> {
+        if piece.len() <= MOST_UNHELD || self.memory.try_hold(self.own + piece.len()) {
+            return Ok(None);
+        }
+        let project = self.memory.project();
+        tokio::select! {
+            () = self.client.closed() => Err(CancelReason::ClientGone),
+            place = timeout(STALL, UNHELD.take(&project, 1)) => place.map(Some).map_err(|_| CancelReason::ClientGone),
+        }
+    }
+
     /// Parses a piece, and forwards it unless the answer ends with it.
     async fn take(&mut self, piece: Bytes) -> Result<(), CancelReason> {
         if self.unread.is_none() {
@@ -104,7 +127,7 @@ impl Passing {
                 self.answer.event(self.api, &data);
             }
             // What there is no memory for is forwarded all the same, and not recorded.
-            let kept = self.own + self.events.size() + self.answer.size();
+            let kept = self.own + self.events.size() + self.answer.size() + self.held.len() + piece.len();
             if self.memory.hold(kept).await.is_err() {
                 self.answer.close();
                 if self.events.size() > MOST_UNHELD {
@@ -117,7 +140,12 @@ impl Passing {
             self.held.extend_from_slice(&piece);
             return Ok(());
         }
-        let is_taken = self.release().await && self.forward(piece).await;
+        let place = self.unheld(&piece).await?;
+        let forwarded = async { self.release().await && self.forward(piece).await };
+        let is_taken = match place {
+            Some(_place) => timeout(UNHELD_PATIENCE, forwarded).await.unwrap_or(false),
+            None => forwarded.await,
+        };
         if is_taken || self.answer.has_ended() { Ok(()) } else { Err(CancelReason::ClientGone) }
     }
 
@@ -128,8 +156,13 @@ impl Passing {
     }
 
     async fn forward(&mut self, piece: Bytes) -> bool {
-        self.pace.note(piece.len());
-        self.pace.wait(&self.client, Piece::Part(piece)).await
+        for part in piece.chunks(PIECE) {
+            self.pace.note(part.len());
+            if !self.pace.wait(&self.client, Piece::Part(Bytes::copy_from_slice(part))).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns the answer, or why it cannot be recorded.
@@ -146,36 +179,6 @@ impl Passing {
             self.pace.wait(&self.client, Piece::End).await;
         }
     }
-}
-
-/// Makes a body through which the client receives an answer that is not read, at a minimum pace. The place of the request is
-/// kept for as long as the provider is.
-pub(super) fn forward(mut response: reqwest::Response, place: Place) -> Body {
-    let (client, pieces) = mpsc::channel(WAITING);
-    tokio::spawn(async move {
-        let _place = place;
-        let mut reader = Pace::default();
-        loop {
-            let next = tokio::select! {
-                () = client.closed() => return,
-                next = response.chunk() => next,
-            };
-            match next {
-                Ok(Some(piece)) => {
-                    reader.note(piece.len());
-                    if !reader.wait(&client, Piece::Part(piece)).await {
-                        return;
-                    }
-                }
-                Ok(None) => {
-                    reader.wait(&client, Piece::End).await;
-                    return;
-                }
-                Err(_) => return,
-            }
-        }
-    });
-    body(pieces)
 }
 
 /// Makes a body of the pieces that are received.
@@ -199,28 +202,13 @@ fn body(mut pieces: mpsc::Receiver<Piece>) -> Body {
 mod tests {
     use std::time::Duration;
 
+    use axum::extract::Request;
     use http_body_util::BodyExt as _;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::http::memory::Budget;
     use crate::providers::sse::tests::kept_open;
-    use crate::sharing::Shares;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_read_keeps_its_place_until_the_client_has_it_or_is_given_up() {
-        let places = Shares::new(1);
-        let answer = |text: &'static str| axum::http::Response::new(reqwest::Body::from(text)).into();
-        let place = || places.try_take(&"p".into(), 1).expect("a place");
-        let body = forward(answer("whole"), place());
-        assert_eq!(places.taken(), 1);
-        assert_eq!(body.collect().await.expect("a whole body").to_bytes(), "whole");
-        places.idle().await;
-        let begun = Instant::now();
-        let _unread = forward(kept_open("data: {}\n\n"), place());
-        places.idle().await;
-        // The provider says something each second, and some of that waits.
-        assert_eq!(begun.elapsed().as_secs(), 60 + WAITING as u64);
-    }
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_of_an_answer_is_given_up_after_a_minute() {
@@ -231,14 +219,38 @@ mod tests {
         while passing.take("data: {}\n\n".into()).await.is_ok() {
             taken += 1;
         }
-        assert_eq!((taken, begun.elapsed().as_secs()), (WAITING, 60));
+        assert_eq!((taken, begun.elapsed().as_secs()), (1, 60));
         passing.finish(false).await;
         assert_eq!(begun.elapsed().as_secs(), 60, "nobody waits to tell them");
-        for _ in 0..WAITING {
-            body.frame().await.expect("what waited").expect("is there");
-        }
+        body.frame().await.expect("what waited").expect("is there");
         body.frame().await.expect("an end").expect_err("half of an answer does not look whole");
         assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_memory_large_pieces_are_forwarded_to_clients_that_read_them_and_a_few_at_once() {
+        let budget = Budget::new(1 << 20);
+        let begin = || {
+            let memory = Memory::begin(&mut Request::default(), &budget);
+            memory.set_project(&"p".into());
+            Passing::new(Api::Messages, Answer::default(), None, memory, 0)
+        };
+        let held = Memory::begin(&mut Request::default(), &budget);
+        held.set_project(&"p".into());
+        assert!(held.try_hold(200 << 10));
+        let piece = Bytes::from(vec![b'x'; 200 << 10]);
+        let pass = async |mut passing: Passing| {
+            let begun = Instant::now();
+            (passing.take(piece.clone()).await.is_ok(), begun.elapsed().as_secs())
+        };
+        let (reading, body) = begin();
+        let reader = tokio::spawn(body.collect());
+        assert_eq!(pass(reading).await, (true, 5), "after it has waited for memory");
+        assert!(reader.await.expect("no panic").is_err(), "that was not all of it");
+        let silent: Vec<_> = (0..5).map(|_| begin()).collect();
+        let (passings, _bodies): (Vec<_>, Vec<_>) = silent.into_iter().unzip();
+        let taken = futures_util::future::join_all(passings.into_iter().map(pass)).await;
+        assert_eq!(taken, [(false, 15), (false, 15), (false, 15), (false, 15), (false, 25)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -178,7 +178,8 @@ impl Memory {
     }
 
     /// Returns the project whose memory this is, or an empty name before that is known.
-    pub(super) fn project(&self) -> Arc<str> {
+    #[must_use]
+    pub fn project(&self) -> Arc<str> {
         self.0.project.get().map_or_else(|| "".into(), Arc::clone)
     }
 

@@ -1,10 +1,21 @@
 //! Values that look random, but are of forms that no secret has.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::builtin;
 use super::random::is_very_random;
 
 /// Returns whether a value is of a form that no secret has.
 pub(super) fn is_of_other_form(value: &str) -> bool {
-    is_path(value) || is_time(value) || is_account(value) || is_type(value) || is_number(value)
+    is_path(value)
+        || is_time(value)
+        || is_account(value)
+        || is_type(value)
+        || is_number(value)
+        || is_header(value)
+        || is_algorithm(value)
 }
 
 /// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
@@ -18,6 +29,26 @@ fn is_type(value: &str) -> bool {
     name.bytes().all(is_of_name)
         && stem.unwrap_or(name).split(':').all(is_name)
         && (stem.is_some() || name.contains("::"))
+}
+
+/// Returns whether a value is the name of a header.
+fn is_header(value: &str) -> bool {
+    let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_very_random(word);
+    value
+        .strip_prefix("X-")
+        .or_else(|| value.strip_prefix("x-"))
+        .is_some_and(|name| name.split('-').all(is_word))
+}
+
+/// Returns whether a value is the name of an algorithm, such as `PBKDF2WithHmacSHA256`.
+fn is_algorithm(value: &str) -> bool {
+    static ALGORITHM: LazyLock<Regex> = LazyLock::new(|| {
+        builtin(
+            "^(?i-u:aes|and|argon2(?:id?)?|bcrypt|bit|cbc|chacha20|desede|des|ecb|ecdh|ecdsa|gcm|hasher|hmac|md5|mgf1|nopadding\
+            |oaep|password|pbe|pbkdf2|pkcs[0-9]padding|poly1305|rsa|scrypt|sha|with|[0-9]{1,4}|[-_/+])+$",
+        )
+    });
+    ALGORITHM.is_match(value)
 }
 
 /// Returns whether a value is a number of at most 64 bits, as languages write it.
