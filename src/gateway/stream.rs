@@ -243,9 +243,9 @@ mod tests {
             let begun = Instant::now();
             (passing.take(piece.clone()).await.is_ok(), begun.elapsed().as_secs())
         };
-        let (reading, body) = begin();
+        let (read, body) = begin();
         let reader = tokio::spawn(body.collect());
-        assert_eq!(pass(reading).await, (true, 5), "after it has waited for memory");
+        assert_eq!(pass(read).await, (true, 5), "after it has waited for memory");
         assert!(reader.await.expect("no panic").is_err(), "that was not all of it");
         let silent: Vec<_> = (0..5).map(|_| begin()).collect();
         let (passings, _bodies): (Vec<_>, Vec<_>) = silent.into_iter().unzip();

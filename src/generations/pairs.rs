@@ -10,7 +10,8 @@ use crate::exports::progress;
 /// Stores which attempts of these logs teach a correction, by each of the pairing rules, and what a reviewer's correction
 /// teaches. `step` has the attempts with a program. Two programs that differ in white space only teach nothing, and a
 /// program that a reviewer found poor is never the one to learn. Programs may be long, so each is hashed once, and the
-/// hashes are compared. The steps of a log whose programs have more than 16 MiB as JSON are no row, which would be as
+/// hashes are compared. The attempts of logs are not joined with each other, because without statistics Postgres would compare
+/// each with each. The steps of a log whose programs have more than 16 MiB as JSON are no row, which would be as
 /// long.
 pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
@@ -29,38 +30,41 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             from log
         ),
         attempt as (
-            select a.generation_id, a.attempt, a.passed, a.error_message as error, octet_length(to_json(a.extracted_dsl)::text) as bytes,
+            select g.*, a.attempt, a.passed, a.error_message as error, octet_length(to_json(a.extracted_dsl)::text) as bytes,
                 md5(a.extracted_dsl) as program, bare_hash(a.extracted_dsl) as bare
-            from log g
+            from taught g
             join attempts a on a.project = $1 and a.generation_id = g.id and has_text(a.extracted_dsl)
         ),
         step as (
-            select g.*, a.attempt, a.passed, a.error, a.bytes, a.program, a.bare,
-                lead(a.attempt) over by_number as next_attempt, lead(a.program) over by_number as next_program,
-                lead(a.bare) over by_number as next_bare, lead(a.passed) over by_number as next_passed,
-                min(a.attempt) filter (where a.passed) over (partition by g.id) as first_passed
-            from taught g
-            join attempt a on a.generation_id = g.id
-            window by_number as (partition by g.id order by a.attempt)
+            select attempt.*,
+                lead(attempt) over by_number as next_attempt, lead(program) over by_number as next_program,
+                lead(bare) over by_number as next_bare, lead(passed) over by_number as next_passed,
+                min(attempt) filter (where passed) over (partition by id) as first_passed,
+                first_value(program) over by_outcome as passed_program, first_value(bare) over by_outcome as passed_bare
+            from attempt
+            window by_number as (partition by id order by attempt),
+                by_outcome as (partition by id order by passed desc nulls last, attempt)
         ),
         reviewed as (
-            select t.id, max(a.attempt) as attempt
-            from taught t
-            join attempt a on a.generation_id = t.id and a.passed and a.bare = t.final_bare
-            where t.corrected is not null
-            group by t.id
+            select taught.*, coalesce(found.attempt, 0) as attempt
+            from taught
+            left join lateral (
+                select max(a.attempt) as attempt
+                from attempts a
+                where a.project = $1 and a.generation_id = taught.id and a.passed and has_text(a.extracted_dsl)
+                    and bare_hash(a.extracted_dsl) = final_bare
+            ) found on true
+            where corrected is not null
         ),
         pair as (
-            select distinct on (bad.id) 'fix' as kind, null::boolean as fixed_is_final, bad.id, bad.completed_at, bad.attempt as bad_attempt,
-                case when bad.corrected is null then fixed.attempt end as fixed_attempt, bad.intent,
-                bad.program as bad, bad.bare as bad_bare, bad.error,
-                case when bad.learned is not null then coalesce(bad.corrected, fixed.program) end as fixed,
-                case when bad.learned is not null then
-                    case when bad.corrected is null then fixed.bare else bad.corrected_bare end end as fixed_bare
-            from step bad
-            join step fixed on fixed.id = bad.id and fixed.attempt = bad.first_passed
-            where bad.passed = false and bad.error is not null and bad.attempt < bad.first_passed
-            order by bad.id, bad.attempt desc
+            select distinct on (id) 'fix' as kind, null::boolean as fixed_is_final, id, completed_at, attempt as bad_attempt,
+                case when corrected is null then first_passed end as fixed_attempt, intent, program as bad, bare as bad_bare, error,
+                case when learned is not null then coalesce(corrected, passed_program) end as fixed,
+                case when learned is not null then
+                    case when corrected is null then passed_bare else corrected_bare end end as fixed_bare
+            from step
+            where passed = false and error is not null and attempt < first_passed
+            order by id, attempt desc
         )
         insert into correction_pairs
             (project, kind, is_review, completed_at, generation_id, bad_attempt, fixed_attempt, fixed_is_final, row_hash)
@@ -81,10 +85,8 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             select false, 'final', null, id, completed_at, attempt, null, intent, program, bare, error, learned, learned_bare
             from step where passed = false
             union all
-            select true, rule, null, id, completed_at, coalesce(reviewed.attempt, 0),
-                null, intent, final, final_bare, review_note, corrected, corrected_bare
-            from taught
-            left join reviewed using (id)
+            select true, rule, null, id, completed_at, attempt, null, intent, final, final_bare, review_note, corrected, corrected_bare
+            from reviewed
             cross join unnest(array['fix', 'next', 'final']) rule
         ) pairs
         where bad_bare <> fixed_bare

@@ -179,7 +179,7 @@ mod tests {
     async fn the_window_of_a_body_holds_memory_as_it_is_filled_until_the_body_was_read() {
         // A block of one byte that is repeated 128 KiB times (RFC 8878, sections 3.1.1.2 and 3.1.1.1.2), in a window of 8 MiB.
         const BLOCKS: usize = 100;
-        const HEAD: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0x00, (WINDOW_LOG as u8 - 10) << 3];
+        const HEAD: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3];
         let block = |is_last: bool| [0x02 | u8::from(is_last), 0x00, 0x10, b'\n'];
         let body: Vec<_> = HEAD.into_iter().chain((1..=BLOCKS).flat_map(|at| block(at == BLOCKS))).collect();
         let budget = Budget::new(64 << 20);
