@@ -11,15 +11,16 @@ use super::random::{is_key, is_random, is_very_random};
 use super::{CODE, Pattern, builtin};
 
 /// Returns the patterns of credentials in headers and addresses.
-pub(super) fn patterns() -> [Pattern; 9] {
+pub(super) fn patterns() -> [Pattern; 13] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
+    const NAME: &str = "(?:authorization|auth[_-]?header)(?:[_-]?header)?";
     // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
     // string, also in a call.
     let sets = format!(
         r"{QUOTE}?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?(?:\[[a-z]*\][a-z]*)?(?:[\[{{(]\s*)?[a-z]{{0,2}}{QUOTE}"
     );
     // The name of the header, and what is between it and its value, which may be the only one in a list.
-    let authorization = format!(r"authorization(?:{QUOTE}?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
+    let authorization = format!(r"{NAME}(?:{QUOTE}?\]?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
     // The names and values of cookies.
     let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<\\]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<\\]*)*"#;
     // What tables, documents and programs have between the name of the header and its value.
@@ -27,13 +28,40 @@ pub(super) fn patterns() -> [Pattern; 9] {
     [
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
         Pattern::matches(
-            &["authorization"],
+            &["authorization", "auth_header", "auth-header", "authheader"],
             &format!(r"(?i){authorization}{SCHEMES}\s+{JOINED}({CREDENTIALS})"),
             is_credential,
         ),
         Pattern::matches(
             &["authorization"],
             &format!(r"(?i)authorization{between}{{1,40}}{SCHEMES}(?:\s|%20|[+\\]){{1,3}}({CREDENTIALS})"),
+            is_random,
+        ),
+        // The value of the header in another member of an object, or another attribute of an element, than its name.
+        Pattern::matches(
+            &["authorization"],
+            &format!(
+                r"(?i)authorization{QUOTE}?\s*,?\s*(?:</name>\s*<)?{QUOTE}?value{QUOTE}?\s*[:=>]\s*{QUOTE}?(?:[a-z0-9-]{{2,20}}\s+)?({CREDENTIALS})"
+            ),
+            is_token,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["cookie"],
+            &format!(r"(?i)\bcookie{QUOTE}?\s*,?\s*{QUOTE}?value{QUOTE}?\s*[:=]\s*{QUOTE}?({pairs})"),
+            has_random_value,
+        )
+        .on_two_lines(),
+        // What a program in Swift sets a header to, whose name follows.
+        Pattern::matches(
+            &["forhttpheaderfield"],
+            r#"(?i)value\(\s*\\*"(?:[a-z0-9-]{2,20}\s)?([^\s"\\]{12,})\\*"\s*,\s*forhttpheaderfield:\s*\\*"[a-z0-9-]*(?:auth|key|secret|token)"#,
+            is_random,
+        ),
+        // The user and the password of clients of Confluent's registry.
+        Pattern::matches(
+            &["auth.user.info"],
+            &format!(r#"(?i)auth\.user\.info{QUOTE}?\s*[:=]\s*{QUOTE}?[^\s:"']+:([^\s"'\\]{{12,}})"#),
             is_random,
         ),
         // A user and a password, as files of clients have them.
@@ -43,7 +71,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
             is_random,
         ),
         Pattern::matches(
-            &["authorization", "basic ", "bearer "],
+            &["authorization", "auth_header", "auth-header", "authheader", "basic ", "bearer "],
             &format!(
                 r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})bearer\s+{JOINED}|{QUOTE}basic\s+{JOINED})({CREDENTIALS})"
             ),
@@ -97,7 +125,8 @@ fn users(text: &str) -> Vec<Range<usize>> {
 const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`])?"#;
 
 /// Credentials in a header: a token68, or what servers that do not keep to the standard accept. A slash may be escaped.
-const CREDENTIALS: &str = r"(?:[A-Za-z0-9._~+/=|:!%@-]|\\+/){12,}";
+/// Those of Unleash may begin with a star for all projects.
+const CREDENTIALS: &str = r"(?:\*:)?(?:\*\.)?(?:[A-Za-z0-9._~+/=|:!%@-]|\\+/){12,}";
 
 /// Returns whether the text after a scheme is a credential, rather than a description of one.
 fn is_credential(text: &str) -> bool {

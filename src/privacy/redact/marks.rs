@@ -1,5 +1,6 @@
 //! Tokens whose issuers have put a mark elsewhere than at their beginning, or of which a form tells more than a prefix.
 
+use super::named::QUOTE;
 use super::random::{is_varied, is_very_random};
 use super::{CODE, Pattern, always};
 
@@ -7,7 +8,7 @@ use super::{CODE, Pattern, always};
 const OBJECTS: [&str; 8] = ["eyJ", "eyAg", "eyAi", "ew0K", "ewki", "ewoJ", "ewog", "ewoi"];
 
 /// Returns the patterns of these tokens.
-pub(super) fn patterns() -> [Pattern; 26] {
+pub(super) fn patterns() -> [Pattern; 30] {
     [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
         Pattern::matches(
@@ -75,10 +76,31 @@ pub(super) fn patterns() -> [Pattern; 26] {
             r"\.webhook\.office\.com(?:\\*/|%2F)webhookb2(?:\\*/|%2F)((?:\\*/|%2F|%40|[A-Za-z0-9@-]){40,})",
             always,
         ),
-        // Keys whose prefixes names begin with, too: those of Voyage, GoCardless, Brave, Unkey, Lichess, Yandex, Thunderstore, Val Town
-        // and others.
+        // Addresses of nodes of block chains, which have keys in them.
+        Pattern::matches(
+            &[".alchemy.com", ".infura.io", ".quiknode.pro"],
+            r"(?:\.(?:alchemy\.com|infura\.io)\\?/(?:nft\\?/)?v[0-9]|\.quiknode\.pro)\\?/([A-Za-z0-9_-]{30,})",
+            is_varied,
+        ),
+        // Keys of accounts on a block chain, in the settings of its programs.
+        Pattern::matches(
+            &["accounts", "_pk"],
+            &format!(
+                r"(?i)(?:\baccounts\s*:\s*\[\s*|_pk{QUOTE}?\s*[:=]\s*){QUOTE}?(?:0x)?([0-9a-f]{{64}})\b"
+            ),
+            is_varied,
+        ),
+        // The identifier by which a program logs in to Vault or Nomad.
+        Pattern::matches(
+            &["secret_id ", "secret id "],
+            r"(?i)\bsecret[ _]id(?:[ \t]*=[ \t]*|[ \t]{2,})([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})",
+            is_varied,
+        ),
+        // Keys whose prefixes names begin with, too: those of Voyage, GoCardless, Brave, Unkey, Lichess, Yandex, Thunderstore, Val Town,
+        // Mollie and others.
         Pattern::token("pa-", "^pa-[A-Za-z0-9_-]{43}", is_very_random),
-        Pattern::token("live_", "^live_[A-Za-z0-9_-]{40}", is_very_random),
+        Pattern::token("live_", "^live_(?:[A-Za-z0-9_-]{40}|[A-Za-z0-9]{30})", is_very_random),
+        Pattern::token("test_", "^test_[A-Za-z0-9]{30}", is_very_random),
         Pattern::token("sandbox_", "^sandbox_[A-Za-z0-9_-]{40}", is_very_random),
         Pattern::token("BSA", "^BSA[A-Za-z0-9_-]{24,}", is_very_random),
         Pattern::token("unkey_", "^unkey_[A-Za-z0-9]{20,}", is_very_random),

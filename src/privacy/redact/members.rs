@@ -4,7 +4,7 @@ use super::Pattern;
 use super::random::is_random;
 
 /// Returns the patterns of these values.
-pub(super) fn patterns() -> [Pattern; 6] {
+pub(super) fn patterns() -> [Pattern; 8] {
     [
         // The file of credentials of OpenCode, whose members have no names of secrets.
         Pattern::matches(
@@ -22,6 +22,19 @@ pub(super) fn patterns() -> [Pattern; 6] {
         Pattern::matches(
             &["\"oauth\"", "\"oauth\\"],
             r#""type\\*"\s*:\s*\\*"oauth\\*"[^{}]*?"access\\*"\s*:\s*\\*"([^"\s\\]{20,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        // The file of credentials of Kaggle, and passwords that Terraform has drawn.
+        Pattern::matches(
+            &["\"username\"", "\"username\\"],
+            r#""username\\*"\s*:\s*\\*"[^"\s]*"\s*,\s*\\*"key\\*"\s*:\s*\\*"([^"\s\\]{12,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["\"random_password"],
+            r#""random_password\\*"[^}]*?"result\\*"\s*:\s*\\*"([^"\s\\]{8,})"#,
             is_random,
         )
         .on_two_lines(),

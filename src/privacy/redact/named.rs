@@ -15,7 +15,7 @@ use super::value_ends::{LONGEST, bare, content, quoted};
 use super::{Pattern, builtin};
 
 /// Words before `key` in the names of secrets.
-pub(super) const KEY_WORDS: [&str; 38] = [
+pub(super) const KEY_WORDS: [&str; 40] = [
     "access",
     "account",
     "admin",
@@ -28,6 +28,7 @@ pub(super) const KEY_WORDS: [&str; 38] = [
     "cipher",
     "client",
     "consumer",
+    "decryption",
     "deploy",
     "encryption",
     "firebase",
@@ -54,6 +55,7 @@ pub(super) const KEY_WORDS: [&str; 38] = [
     "ssh",
     "storage",
     "stripe",
+    "validation",
 ];
 
 /// Texts that most names of secrets have, besides those with [`KEY_WORDS`] and [`SHORT`].
@@ -114,8 +116,8 @@ fn anchors() -> Vec<&'static str> {
 pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|recv|restore\
     |row|sort|unique|verify|websocket)\
     [_-]?key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
-    |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:arn|count|length|name|path|size|type|uri|url\
-    |version))";
+    |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
+    |url|version))";
 
 /// The ends of the names of secrets that may have anything behind them. These expressions have hardly any upper limits on
 /// repetitions, with which the automata would be too large to be fast.
@@ -165,6 +167,21 @@ pub(super) fn patterns() -> Vec<Pattern> {
             &format!("(?i-u){described}"),
             is_random,
         ),
+        // What a program or a person says that a password is, at the end of the line.
+        Pattern::matches(
+            &["password"],
+            r#"(?im)\bpassword\b(?-u:[ !#-&(-9;?-z|~])*?(?:\bis(?: now)?\s?:?|\bto|->|→|(?:\.\s+new value)?:(?:[ \t]*\r?\n){0,2})[ \t]*([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
+            is_said,
+        )
+        .on_two_lines(),
+        // Passwords for one application, of Google and Apple.
+        Pattern::matches(
+            &["pass"],
+            &format!(
+                r#"(?i-u)pass(?:word|wd)?{MORE}{QUOTE}?\s*[:=]\s*{QUOTE}?([a-z]{{4}}(?:[ -][a-z]{{4}}){{3}}|[a-z]{{16}})(?:["'`\\&,;\s]|$)"#
+            ),
+            is_of_letters,
+        ),
         Pattern::values(&[" 0x", "{0x", "[0x", "(0x", ")0x"], keys_of_bytes).on_two_lines(),
         Pattern::matches(&["input_value="], &format!("(?i-u){wrong}"), is_random).on_two_lines(),
         // A list of names and values, in which the value is first.
@@ -190,7 +207,7 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME})|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|-- pass)|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -260,6 +277,21 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
+}
+
+/// Returns whether what a sentence says that a password is looks random.
+fn is_said(value: &str) -> bool {
+    is_random(value)
+        && value.bytes().any(|byte| byte.is_ascii_digit())
+        && !value.contains('/')
+        && !is_of_other_form(value)
+}
+
+/// Returns whether hardly any words have the letters of a text as they are.
+fn is_of_letters(text: &str) -> bool {
+    let vowels = text.bytes().filter(|byte| b"aeiou".contains(byte)).count();
+    let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();
+    text.bytes().all(|byte| !byte.is_ascii_uppercase()) && vowels * 10 < letters * 3
 }
 
 /// Returns the lists of bytes that are the values of keys, such as those of a program for a device.

@@ -16,6 +16,8 @@ pub(super) fn is_of_other_form(value: &str) -> bool {
         || is_number(value)
         || is_header(value)
         || is_algorithm(value)
+        || is_member(value)
+        || is_test(value)
 }
 
 /// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
@@ -29,6 +31,27 @@ fn is_type(value: &str) -> bool {
     name.bytes().all(is_of_name)
         && stem.unwrap_or(name).split(':').all(is_name)
         && (stem.is_some() || name.contains("::"))
+}
+
+/// Returns whether a value is the path of a member in a program, such as `app.settings.DryRun`.
+fn is_member(value: &str) -> bool {
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+            && !is_very_random(part)
+    };
+    value.contains('.') && value.split('.').all(is_name)
+}
+
+/// Returns whether a value is the name of a test, as programs write it behind `PASS`.
+fn is_test(value: &str) -> bool {
+    let name = value
+        .strip_prefix("Test")
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_'));
+    name.is_some_and(|name| {
+        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_/".contains(&byte))
+            && !is_very_random(name)
+    })
 }
 
 /// Returns whether a value is the name of a header.

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{BASE64_CODE, Pattern, always, builtin};
+use super::{BASE64_CODE, CODE, Pattern, always, builtin};
 
 /// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
 /// most words and paths.
@@ -26,10 +26,18 @@ const BETWEEN: usize = 1;
 const BLANK: &str = r"(?: |\+|%(?:25)*2[0Bb])";
 
 /// Returns the patterns of private keys.
-pub(super) fn patterns() -> [Pattern; 4] {
+pub(super) fn patterns() -> [Pattern; 6] {
     [
         Pattern::values(&["-----BEGIN", "-----END", "---- BEGIN", "---- END"], keys),
         numbers(),
+        encoded(),
+        // A key of OpenVPN, in lines of hexadecimal digits.
+        Pattern::matches(
+            &["-----BEGIN OpenVPN"],
+            r"-----BEGIN OpenVPN Static key V1-----((?:(?:\s|\\+[nr])+[0-9a-f]{32})+)",
+            always,
+        )
+        .on_two_lines(),
         // The private members of an RSA key in XML, as .NET writes it.
         Pattern::matches(
             &["<RSAKeyValue>"],
@@ -54,12 +62,34 @@ fn numbers() -> Pattern {
     .on_two_lines()
 }
 
+/// Returns the pattern of keys in base64 without the lines before and behind them: those in PKCS #8 (RFC 5958) and PKCS #1 (RFC
+/// 8017), and of elliptic curves (RFC 5915), which begin with their version and algorithm.
+fn encoded() -> Pattern {
+    const RSA: &str = "MII[A-Za-z0-9+/]{3}(?:IBADANBgkqhkiG9w0BAQEFAASC|IBAAK[BC])";
+    const CURVES: &str = "M(?:HcCAQEEI|HQCAQEEI|IGkAgEBBD|IHcAgEBBE)|MI[GH][A-Za-z0-9+/]AgEAMB[AM]GByqGSM49";
+    const EDWARDS: &str = "MC4CAQAwBQYDK2V[a-z]BCIEI|MFMCAQEwBQYDK2V[a-z]BCIEI";
+    const END: &str = r"[ \t]*(?:\r?\n|(?:\\+r)?\\+n)[ \t]*";
+    const CHARACTER: &str = "[A-Za-z0-9+/]";
+    let lines = format!(
+        "{CHARACTER}{{30,}}(?:{END}{CHARACTER}{{60,}})*(?:{END}{CHARACTER}{{1,75}}={{1,2}}|={{0,2}})"
+    );
+    Pattern::matches(
+        &["CAQ", "IBAAK", "IBADAN", "AgEAMB", "AgEBB"],
+        &format!("(?:^|[^A-Za-z0-9+/]|{BASE64_CODE}|{CODE})((?:{RSA}|{CURVES}|{EDWARDS}){lines})"),
+        |key| key.len() >= LONG,
+    )
+    .on_two_lines()
+}
+
+/// What else keys are named in such lines: those of NATS, of the tunnels of Cloudflare, and of OpenVPN.
+const OTHERS: &str = "[A-Z]+ NKEY SEED|ARGO TUNNEL TOKEN|OpenVPN tls-crypt-v2 (?:client|server) key";
+
 /// Returns the private keys of a text, from the end of their first line to the end of their last one. Between two of these
 /// marks, the text is read once in each direction.
 fn keys(text: &str) -> Vec<Range<usize>> {
     static MARK: LazyLock<Regex> = LazyLock::new(|| {
         builtin(&format!(
-            "----[ -](?:BEGIN|(END)){BLANK}(?:[A-Z0-9]+{BLANK})*PRIVATE{BLANK}KEY(?:{BLANK}BLOCK)?[ -]----"
+            "----[ -](?:BEGIN|(END)){BLANK}(?:(?:[A-Z0-9-]+{BLANK})*PRIVATE{BLANK}KEY(?:{BLANK}BLOCK)?|{OTHERS})[ -]----"
         ))
     });
     let mut keys = Vec::new();

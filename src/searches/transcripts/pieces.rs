@@ -12,8 +12,9 @@ use crate::http::{clean_json, utf8};
 use crate::privacy::hash_key::HashKey;
 use crate::types::derived_id;
 
-/// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory.
-const LINES: usize = 4_096;
+/// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory, and the use of a
+/// tool in it may take milliseconds, for which other projects wait.
+const LINES: usize = 512;
 
 /// Divides lines into pieces, which share their bytes.
 pub(super) fn pieces(mut lines: Bytes) -> impl Iterator<Item = Bytes> {

@@ -52,6 +52,8 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "SecretKeyFactory factory = SecretKeyFactory.getInstance(\"PBKDF2WithHmacSHA256\");",
         "SECRET_KEY_ALGORITHM = \"PBEWithHmacSHA256AndAES_128\"",
         "const apiKeyHeader = \"X-Goog-Api-Key\"; headers: { token: \"X-RapidAPI-Key\" }",
+        "--- PASS: TestCheckAndNotify_SkipsWhenCacheIsFresh (0.00s)",
+        "Then pass `s.cfg.DryRunMode` and `TokenTypeAccess` on.",
         "password_magic = b'\\x89PNG', TOKENS = \"\\x00\\x00\\x00\\x00\\x00\\x00\"",
         "${API_KEY-your-api-key}, ${TOKEN_FILE-/run/secrets/token2}",
         "<password type=\"text\" name=\"a2\">the new password of the administrator</password>",

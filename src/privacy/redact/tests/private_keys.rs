@@ -152,3 +152,53 @@ fn the_private_numbers_of_a_key_are_replaced_where_openssl_prints_them() {
         assert!(!numbered.contains(line(2, 15).trim()), "{numbered}");
     }
 }
+
+#[test]
+fn a_private_key_in_base64_without_the_lines_around_it_goes() {
+    let redactor = secrets();
+    for beginning in [
+        "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC",
+        "MIIEpAIBAAKCAQEA",
+        "MIICXQIBAAKBgQ",
+        "MHcCAQEEI",
+        "MIGkAgEBBDA",
+        "MIGHAgEAMBMGByqGSM49",
+        "MIG2AgEAMBAGByqGSM49",
+        "MC4CAQAwBQYDK2VwBCIEI",
+    ] {
+        let key = format!("{beginning}{}", random(40));
+        for (before, after) in
+            [("", ""), ("decode(\"", "\")"), ("key material: ", "\nthen"), ("\\n", "\\nthen")]
+        {
+            let text = format!("{before}{key}==={after}");
+            assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]={after}"));
+        }
+        let lines = format!("{key}\n{}\n{}==\nthen", random(76), random(12));
+        assert_eq!(redacted(&redactor, &lines), "[redacted:secrets]\nthen");
+    }
+    let public = format!("MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA{}", random(60));
+    assert_eq!(redacted(&redactor, &public), public);
+}
+
+#[test]
+fn keys_of_other_kinds_between_such_lines_go() {
+    let redactor = secrets();
+    let digits: String = (0..4).map(|line| format!("{}\n", drawn("0123456789abcdef", 32, line))).collect();
+    let text = format!(
+        "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n{digits}-----END OpenVPN Static key V1-----"
+    );
+    let left = redacted(&redactor, &text);
+    assert_eq!(
+        left,
+        "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----[redacted:secrets]\n-----END OpenVPN Static key V1-----"
+    );
+    for kind in [
+        "USER NKEY SEED",
+        "ARGO TUNNEL TOKEN",
+        "OpenVPN tls-crypt-v2 client key",
+        "SSH2 ENCRYPTED PRIVATE KEY",
+    ] {
+        let text = format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", random(58));
+        assert_eq!(redacted(&redactor, &text), format!("-----BEGIN {kind}-----[redacted:secrets]\n"));
+    }
+}

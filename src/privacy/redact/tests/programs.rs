@@ -393,3 +393,59 @@ fn a_password_among_the_arguments_of_a_call_that_logs_in_is_replaced() {
         assert_eq!(redacted(&redactor, text), text);
     }
 }
+
+#[test]
+fn secrets_in_the_files_and_outputs_of_further_programs_are_replaced() {
+    let redactor = secrets();
+    let (value, hex, long) = (random(32), drawn("0123456789abcdef", 32, 1), drawn("0123456789abcdef", 64, 2));
+    let (uuid, letters) =
+        ("9f1c2b7a-d0e8-4c35-b6f2-a19d7c3e5f80".to_owned(), "qxvm bwtk zpld hgrs".to_owned());
+    for (form, secret) in [
+        ("httpHeaders:\n- name: Authorization\n  value: Basic …\n", &value),
+        ("- key: Authorization\n  value: \"Token …\"", &hex),
+        ("{\"name\":\"Authorization\",\"value\":\"…\"}", &value),
+        ("<add name=\"Authorization\" value=\"…\" />", &value),
+        ("headers = [{ name = \"Authorization\", value = \"…\" }]", &value),
+        ("- name: Cookie\n  value: sid=…", &value),
+        ("Authorization: *:production.…", &hex),
+        ("AUTH_HEADER=\"Token …\"", &hex),
+        ("[Authorization] => …", &value),
+        ("request.setValue(\"…\", forHTTPHeaderField: \"X-API-Key\")", &hex),
+        ("basic.auth.user.info=ABCDEF1234567890:…", &value),
+        ("<machineKey validationKey=\"…\" decryption=\"AES\" />", &long),
+        ("<machineKey decryptionKey=\"…\" decryption=\"AES\" />", &long),
+        ("{\"username\":\"ann\",\"key\":\"…\"}", &hex),
+        (
+            "{\"type\": \"random_password\", \"instances\": [{\"attributes\": {\"length\": 20, \"result\": \"…\"",
+            &value,
+        ),
+        ("Accessor ID  = 5b7fd453-d3f7-6814-81dc-fcfe6daedea5\nSecret ID    = …\n", &uuid),
+        ("secret_id             …\nsecret_id_accessor    84896a0c-1347-aa90-a4f6-aca8b7558780", &uuid),
+        ("url: \"https://eth-sepolia.g.alchemy.com/v2/…\"", &value),
+        ("RPC=https://old-dark-sky.quiknode.pro/…/", &long),
+        ("accounts: [\"0x…\"],", &long),
+        ("DEPLOYER_PK=0x…", &long),
+        ("Password for the [elastic] user successfully reset.\nNew value: …", &value),
+        ("The generated password for the elastic built-in superuser is : …", &hex),
+        ("Please use the following password to proceed to installation:\n\n…\n\nThis may", &hex),
+        ("The new password is …", &hex),
+        ("EMAIL_HOST_PASSWORD=…", &letters),
+        ("pass: '…',", &letters),
+    ] {
+        let text = form.replace('…', secret);
+        let left = redacted(&redactor, &text);
+        assert!(
+            !left.contains(&secret[secret.len() - 12..]) && left.contains("[redacted:secrets]"),
+            "{left}"
+        );
+    }
+    for text in [
+        "The password is checked in src/auth/PasswordCheckerV2.rs",
+        "The rules of the password policy: minimum-length-of-twelve",
+        "password: your-name-goes-here",
+        "{\"username\":\"ann\",\"key\":\"the-name-of-the-key\"}",
+        "a secret id = 12, secret_id_accessor  84896a0c-1347-aa90-a4f6-aca8b7558780",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
