@@ -4,7 +4,7 @@ use super::Pattern;
 use super::random::is_random;
 
 /// Returns the patterns of these values.
-pub(super) fn patterns() -> [Pattern; 8] {
+pub(super) fn patterns() -> [Pattern; 9] {
     [
         // The file of credentials of OpenCode, whose members have no names of secrets.
         Pattern::matches(
@@ -35,6 +35,13 @@ pub(super) fn patterns() -> [Pattern; 8] {
         Pattern::matches(
             &["\"random_password"],
             r#""random_password\\*"[^}]*?"result\\*"\s*:\s*\\*"([^"\s\\]{8,})"#,
+            is_random,
+        )
+        .on_two_lines(),
+        // A secret that the program of Azure shows.
+        Pattern::matches(
+            &[".vault.azure.net/secrets/"],
+            r#"\.vault\.azure\.net/secrets/[^"\s{}]*"[^{}]*?"value\\*"\s*:\s*\\*"([^"\s\\]{8,})"#,
             is_random,
         )
         .on_two_lines(),

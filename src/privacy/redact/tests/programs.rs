@@ -416,6 +416,10 @@ fn secrets_in_the_files_and_outputs_of_further_programs_are_replaced() {
         ("<machineKey decryptionKey=\"…\" decryption=\"AES\" />", &long),
         ("{\"username\":\"ann\",\"key\":\"…\"}", &hex),
         (
+            "\"id\": \"https://acme.vault.azure.net/secrets/a/0123\",\n  \"name\": \"a\",\n  \"value\": \"…\"",
+            &value,
+        ),
+        (
             "{\"type\": \"random_password\", \"instances\": [{\"attributes\": {\"length\": 20, \"result\": \"…\"",
             &value,
         ),
