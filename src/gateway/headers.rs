@@ -14,8 +14,8 @@ const PROVIDER_KEY: &str = "gleaner-provider-key";
 const PASSED: [HeaderName; 3] = [header::ACCEPT, header::CONTENT_TYPE, header::USER_AGENT];
 const FAMILIES: [&str; 3] = ["anthropic-", "openai-", "x-stainless-"];
 
-/// The headers of a response that describe the connection to the provider or the transfer of the body.
-const OF_CONNECTION: [HeaderName; 8] = [
+/// The headers of a response that describe the connection to the provider, its host, or the transfer of the body.
+const OF_CONNECTION: [HeaderName; 10] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::PROXY_AUTHENTICATE,
@@ -24,6 +24,8 @@ const OF_CONNECTION: [HeaderName; 8] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
     header::ALT_SVC,
+    header::SET_COOKIE,
+    header::STRICT_TRANSPORT_SECURITY,
 ];
 
 /// The headers in which agents name their session.
@@ -134,10 +136,18 @@ pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
     passing.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Returns the headers of a provider's response that are forwarded to the client. What a header of ours says comes from us.
+/// Returns the headers of a provider's response that are forwarded to the client. What a header of ours says comes from us, and
+/// which web pages may read a response is not for the provider to say.
 pub(super) fn returned(headers: &HeaderMap) -> HeaderMap {
+    const OURS: [&str; 2] = ["gleaner-", "access-control-"];
+    // A provider may name others that are meant for the connection (RFC 9110, section 7.6.1).
+    let named = headers.get_all(header::CONNECTION).iter().filter_map(|named| named.to_str().ok());
+    let named: Vec<_> = named.flat_map(|named| named.split(',')).map(str::trim).collect();
     let passes = |name: &HeaderName| {
-        !OF_CONNECTION.contains(name) && *name != "keep-alive" && !name.as_str().starts_with("gleaner-")
+        !OF_CONNECTION.contains(name)
+            && *name != "keep-alive"
+            && !OURS.iter().any(|ours| name.as_str().starts_with(ours))
+            && !named.iter().any(|named| name.as_str().eq_ignore_ascii_case(named))
     };
     let passing = headers.iter().filter(|(name, _)| passes(name));
     passing.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -179,6 +189,10 @@ mod tests {
             ("gleaner-recorded", "no"),
             ("x-request-id", "r"),
             ("content-length", "5"),
+            ("connection", "close, X-Hop"),
+            ("x-hop", "h"),
+            ("set-cookie", "c"),
+            ("access-control-allow-origin", "*"),
             ("date", "d"),
         ]);
         let mut passed: Vec<_> = returned(&answered).keys().map(ToString::to_string).collect();

@@ -93,7 +93,7 @@ impl Providers {
 
     /// Reads the text of a providers file.
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
-        let File { providers } = toml::from_str(text)?;
+        let File { providers } = toml::from_str(text).map_err(|error| malformed(text, &error))?;
         let (mut all, mut models) = (Vec::new(), Vec::new());
         for entry in providers {
             ensure!(
@@ -219,6 +219,14 @@ impl Providers {
     }
 }
 
+/// Returns what is wrong with a providers file, without the value in the line, because somebody may have put a key there.
+fn malformed(text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count();
+    let name = text.lines().nth(line).and_then(|line| line.split('=').next()).unwrap_or_default().trim();
+    anyhow::anyhow!("line {}, {name:?}: {}", line + 1, error.message())
+}
+
 impl Provider {
     /// Returns the API by which this provider performs sends.
     #[must_use]
@@ -333,6 +341,11 @@ mod tests {
         let error = |text: &str| Providers::parse(text, |_| None).expect_err("is wrong").to_string();
         assert!(error(FILE).contains("A_KEY"));
         assert!(error("[[providers]]\nname = \"a\"\nkind = \"other\"\nbase_url = \"x\"").contains("kind"));
+        let unknown = error("[[providers]]\nname = \"a\"\nkind = \"openai\"\napi_key = \"qQ7xK2mZ9vB4nR8t\"");
+        assert!(
+            unknown.starts_with("line 4, \"api_key\": unknown field") && !unknown.contains("qQ7x"),
+            "{unknown}"
+        );
         let file = "[[providers]]\nname = \"a\"\nkind = \"openai\"\nbase_url = \"ftp://x\"";
         assert!(error(file).contains("must be an HTTP address"));
     }
