@@ -240,8 +240,8 @@ mod tests {
         assert!(held.try_hold(200 << 10));
         let piece = Bytes::from(vec![b'x'; 200 << 10]);
         let pass = async |mut passing: Passing| {
-            let begun = Instant::now();
-            (passing.take(piece.clone()).await.is_ok(), begun.elapsed().as_secs())
+            let start = Instant::now();
+            (passing.take(piece.clone()).await.is_ok(), start.elapsed().as_secs())
         };
         let (read, body) = begin();
         let reader = tokio::spawn(body.collect());

@@ -183,9 +183,10 @@ fn a_private_key_in_base64_without_the_lines_around_it_goes() {
 #[test]
 fn keys_of_other_kinds_between_such_lines_go() {
     let redactor = secrets();
-    let digits: String = (0..4).map(|line| format!("{}\n", drawn("0123456789abcdef", 32, line))).collect();
+    let digits: Vec<_> = (0..4).map(|line| drawn("0123456789abcdef", 32, line)).collect();
+    let digits = digits.join("\n");
     let text = format!(
-        "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n{digits}-----END OpenVPN Static key V1-----"
+        "<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n{digits}\n-----END OpenVPN Static key V1-----"
     );
     let left = redacted(&redactor, &text);
     assert_eq!(
