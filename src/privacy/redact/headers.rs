@@ -48,7 +48,7 @@ pub(super) fn patterns() -> [Pattern; 13] {
         .on_two_lines(),
         Pattern::matches(
             &["cookie"],
-            &format!(r"(?i)\bcookie{QUOTE}?\s*,?\s*{QUOTE}?value{QUOTE}?\s*[:=]\s*{QUOTE}?({pairs})"),
+            &format!(r"(?i)(?-u:\b)cookie{QUOTE}?\s*,?\s*{QUOTE}?value{QUOTE}?\s*[:=]\s*{QUOTE}?({pairs})"),
             has_random_value,
         )
         .on_two_lines(),
@@ -80,7 +80,7 @@ pub(super) fn patterns() -> [Pattern; 13] {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r"(?i)(?:\bcookie(?:[*`]{{0,2}}:[*`]{{0,2}}[ \t]|[ \t]?\|[ \t]?|\t)|http_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)({pairs})"
+                r"(?i)(?:(?-u:\b)cookie(?:[*`]{{0,2}}:[*`]{{0,2}}[ \t]|[ \t]?\|[ \t]?|\t)|http_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)({pairs})"
             ),
             has_random_value,
         ),

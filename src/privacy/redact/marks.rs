@@ -86,14 +86,14 @@ pub(super) fn patterns() -> [Pattern; 30] {
         Pattern::matches(
             &["accounts", "_pk"],
             &format!(
-                r"(?i)(?:\baccounts\s*:\s*\[\s*|_pk{QUOTE}?\s*[:=]\s*){QUOTE}?(?:0x)?([0-9a-f]{{64}})\b"
+                r"(?i-u)(?:\baccounts\s*:\s*\[\s*|_pk{QUOTE}?\s*[:=]\s*){QUOTE}?(?:0x)?([0-9a-f]{{64}})\b"
             ),
             is_varied,
         ),
         // The identifier by which a program logs in to Vault or Nomad.
         Pattern::matches(
             &["secret_id ", "secret id "],
-            r"(?i)\bsecret[ _]id(?:[ \t]*=[ \t]*|[ \t]{2,})([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})",
+            r"(?i-u)\bsecret[ _]id(?:[ \t]*=[ \t]*|[ \t]{2,})([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})",
             is_varied,
         ),
         // Keys whose prefixes names begin with, too: those of Voyage, GoCardless, Brave, Unkey, Lichess, Yandex, Thunderstore, Val Town,
