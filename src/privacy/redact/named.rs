@@ -170,7 +170,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // What a program or a person says that a password is, at the end of the line.
         Pattern::matches(
             &["password"],
-            r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~])*?(?:(?-u:\b)(?:is(?: now)?\s?:?|to)|->|→|(?:\.\s+new value)?:(?:[ \t]*\r?\n){0,2})[ \t]*([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
+            r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~]*?)(?:(?-u:\b)(?:is(?: now)?\s?:?|to)|->|→|(?:\.\s+new value)?:(?:[ \t]*\r?\n){0,2})[ \t]*([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
             is_said,
         )
         .on_two_lines(),
