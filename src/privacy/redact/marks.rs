@@ -86,7 +86,7 @@ pub(super) fn patterns() -> [Pattern; 30] {
         Pattern::matches(
             &["accounts", "_pk"],
             &format!(
-                r"(?i-u)(?:\baccounts\s*:\s*\[\s*|_pk{QUOTE}?\s*[:=]\s*){QUOTE}?(?:0x)?([0-9a-f]{{64}})\b"
+                r"(?i-u)(?:\baccounts\s*:\s*\[\s*|(?:account|deployer|eth|funder|owner|sender|signer|wallet)_pk{QUOTE}?\s*[:=]\s*){QUOTE}?(?:0x)?([0-9a-f]{{64}})\b"
             ),
             is_varied,
         ),

@@ -28,7 +28,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
         // The file of credentials of Kaggle, and passwords that Terraform has drawn.
         Pattern::matches(
             &["\"username\"", "\"username\\"],
-            r#""username\\*"\s*:\s*\\*"[^"\s]*"\s*,\s*\\*"key\\*"\s*:\s*\\*"([^"\s\\]{12,})"#,
+            r#""username\\*"\s*:\s*\\*"[^"\s]*"\s*,\s*\\*"key\\*"\s*:\s*\\*"([0-9a-f]{32})\\*""#,
             is_random,
         )
         .on_two_lines(),

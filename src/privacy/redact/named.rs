@@ -10,7 +10,7 @@ use regex::Regex;
 
 use super::near_names::near;
 use super::other_forms::{is_in_arn, is_of_other_form};
-use super::random::is_random;
+use super::random::{is_long_number, is_random, is_very_random};
 use super::value_ends::{LONGEST, bare, content, quoted};
 use super::{Pattern, builtin};
 
@@ -170,7 +170,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // What a program or a person says that a password is, at the end of the line.
         Pattern::matches(
             &["password"],
-            r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~]*?)(?:(?-u:\b)(?:is(?: now)?\s?:?|to)|->|→|(?:\.\s+new value)?:(?:[ \t]*\r?\n){0,2})[ \t]*([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
+            r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~]*?)(?:(?-u:\b)(?:is(?: now)?\s?:?|(?:changed|re?set|rotated) to)|->|→|(?:\.\s+new value)?:)(?:[ \t]+|(?:[ \t]*\r?\n){1,2}[ \t]*)([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
             is_said,
         )
         .on_two_lines(),
@@ -178,7 +178,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         Pattern::matches(
             &["pass"],
             &format!(
-                r#"(?i-u)pass(?:word|wd)?{MORE}{QUOTE}?\s*[:=]\s*{QUOTE}?([a-z]{{4}}(?:[ -][a-z]{{4}}){{3}}|[a-z]{{16}})(?:["'`\\&,;\s]|$)"#
+                r#"(?im-u)(?:\b|_)pass(?:word|wd)?{QUOTE}?\s*[:=]\s*{QUOTE}?([a-z]{{4}}(?:[ -][a-z]{{4}}){{3}}|[a-z]{{16}})(?:["'`\\]|[ \t,;]*\r?$)"#
             ),
             is_of_letters,
         ),
@@ -194,7 +194,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
 static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
     // The mark may be in brackets, in the argument of one or several calls, also in a named one, or behind the prefix of a
     // string.
-    const OPENS: &str = r"(?:(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*)*)?[(\[{]|-|<!\[cdata\[)\s*";
+    const OPENS: &str = r"(?:(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3})?[(\[{]|-|<!\[cdata\[)\s*";
     // The prefix of a string is short. Before a quotation mark at the end, a whole value of letters looks like one.
     const PREFIX: &str = r"[a-z@$\#]{0,3}";
     const KEYWORD: &str = r#"(?:(?:(?:[a-z_]+\s*=\s*)?[a-z0-9_."'\[\]]+\s*,\s*){0,2}(?:default|default_?value|fallback)\s*[=:]|-string\s|string(?:\([0-9]+\))?\s)\s*"#;
@@ -246,6 +246,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
             // A path in code has two colons.
             let is_path = found.get_match().as_str().ends_with(':') && text[at..].starts_with(':');
             if is_path || found.name("other").is_some() || is_in_arn(&text[..found.get_match().start()]) {
+                at = behind_long_word(text, at);
                 continue;
             }
             if found.name("attributes").is_some() {
@@ -279,10 +280,13 @@ fn values(text: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// Returns whether what a sentence says that a password is looks random.
+/// Returns whether what a sentence says that a password is looks random, and is neither the name of something nor the number of
+/// a commit or a container.
 fn is_said(value: &str) -> bool {
-    is_random(value)
-        && value.bytes().any(|byte| byte.is_ascii_digit())
+    const NUMBERS: [usize; 2] = [40, 64];
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let looks_random = is_very_random(value) || is_long_number(value) && !NUMBERS.contains(&value.len());
+    (looks_random || value.len() < 16 && digits > 1 && is_random(value))
         && !value.contains('/')
         && !is_of_other_form(value)
 }
@@ -291,7 +295,14 @@ fn is_said(value: &str) -> bool {
 fn is_of_letters(text: &str) -> bool {
     let vowels = text.bytes().filter(|byte| b"aeiou".contains(byte)).count();
     let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();
-    text.bytes().all(|byte| !byte.is_ascii_uppercase()) && vowels * 10 < letters * 3
+    text.bytes().all(|byte| !byte.is_ascii_uppercase()) && vowels * 5 < letters
+}
+
+/// Returns the end of the word at a position if it is long, because the expression would read it again for each name in it.
+fn behind_long_word(text: &str, at: usize) -> usize {
+    let word = text[at..].find(|c: char| !c.is_ascii_alphanumeric() && !"_.:".contains(c));
+    let end = word.map_or(text.len(), |length| at + length);
+    if end - at > LONGEST { end } else { at }
 }
 
 /// Returns the lists of bytes that are the values of keys, such as those of a program for a device.

@@ -75,7 +75,7 @@ fn encoded() -> Pattern {
     );
     Pattern::matches(
         &["CAQ", "IBAAK", "IBADAN", "AgEAMB", "AgEBB"],
-        &format!("(?:^|[^A-Za-z0-9+/]|{BASE64_CODE}|{CODE})((?:{RSA}|{CURVES}|{EDWARDS}){lines})"),
+        &format!("(?:^|[^A-Za-z0-9+/]|{BASE64_CODE}|{CODE})((?:{RSA}|{CURVES}|{EDWARDS}){lines})(?:[^A-Za-z0-9+/=]|$)"),
         |key| key.len() >= LONG,
     )
     .on_two_lines()

@@ -170,11 +170,12 @@ fn a_private_key_in_base64_without_the_lines_around_it_goes() {
         for (before, after) in
             [("", ""), ("decode(\"", "\")"), ("key material: ", "\nthen"), ("\\n", "\\nthen")]
         {
-            let text = format!("{before}{key}==={after}");
-            assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]={after}"));
+            let text = format!("{before}{key}=={after}");
+            assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]{after}"));
         }
         let lines = format!("{key}\n{}\n{}==\nthen", random(76), random(12));
         assert_eq!(redacted(&redactor, &lines), "[redacted:secrets]\nthen");
+        assert_eq!(redacted(&redactor, &format!("{key}\nPORT=8080")), "[redacted:secrets]\nPORT=8080");
     }
     let public = format!("MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA{}", random(60));
     assert_eq!(redacted(&redactor, &public), public);
