@@ -237,8 +237,8 @@ pub async fn delete_session(
     most: i64,
 ) -> Result<Erased> {
     // The logs are locked in the order of their ids, as the writer locks them, which prevents deadlocks.
-    let sql = "delete from generations where project = $1 and id in (
-                   select id from generations where project = $1 and session_id = $2 order by id limit $3 for update)
+    let sql = "delete from generations where project = $1 and id = any(array(
+                   select id from generations where project = $1 and session_id = $2 order by id limit $3 for update))
                returning id";
     let logs =
         sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;

@@ -179,7 +179,7 @@ async fn delete_queries(connection: &mut PgConnection, project: &str, ids: &[Uui
             where project = $1 and id = any($2) order by session_id, at, id
         ) erased
         join memory_suggests s on s.project = $1 and s.session_id = erased.session_id
-        join conversation_queries last on last.project = $1 and last.id = s.query_id
+        cross join lateral (select * from conversation_queries where project = $1 and id = s.query_id offset 0) last
         where (last.at, last.id) >= (erased.at, erased.id)";
     const UNWORD: [&str; 2] = [
         "update memory_suggests set keywords = '[]', search_query = ''
@@ -256,8 +256,8 @@ pub async fn delete_session(
 ) -> Result<Erased> {
     let ids = lock_some(connection, "memories", (project, session), most).await?;
     let memories = delete_all(connection, project, &ids).await?;
-    let sql = "delete from conversation_queries where project = $1 and id in (
-                   select id from conversation_queries where project = $1 and session_id = $2 limit $3)
+    let sql = "delete from conversation_queries where project = $1 and id = any(array(
+                   select id from conversation_queries where project = $1 and session_id = $2 limit $3))
                returning id";
     let queries: Vec<Uuid> =
         sqlx::query_scalar(sql).bind(project).bind(session).bind(most).fetch_all(&mut *connection).await?;

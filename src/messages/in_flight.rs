@@ -62,10 +62,10 @@ impl InFlight {
     pub async fn renew(&self, db: &PgPool) -> Result<()> {
         const SQL: &str = "
             with renewed as (
-                update sends set lease_until = now() + interval '1 minute' where project = $1 and id in (
+                update sends set lease_until = now() + interval '1 minute' where project = $1 and id = any(array(
                     select id from sends where project = $1 and id = any($2) and state = 'sending'
                         and lease_until < now() + interval '40 seconds'
-                    for no key update skip locked)
+                    for no key update skip locked))
             )
             select id, error from sends where project = $1 and id = any($2) and stage = 'cancelled'";
         let mut projects: HashMap<Arc<str>, Vec<Uuid>> = HashMap::new();

@@ -48,10 +48,10 @@ pub async fn interrupt(db: &PgPool, later: TimeDelta) -> Result<()> {
     const SENDS: &str = "
         update sends set state = 'error', stage = 'interrupted', error = $3, error_class = $4, lease_until = null,
             completed_at = clock_timestamp()
-        where project = $1 and id in (
+        where project = $1 and id = any(array(
             select id from sends where project = $1 and state = 'sending' and lease_until < now() + $2
             order by lease_until limit 1000 for no key update skip locked
-        )
+        ))
         returning pair_id";
     const PAIRS: &str = "
         update pairs set lifecycle_state = 'error', error = $3

@@ -237,10 +237,10 @@ pub async fn delete_session(
     most: i64,
 ) -> Result<Erased> {
     // The records are locked in the order of their ids, as the writer locks them, which prevents deadlocks.
-    let sql = "delete from suggestions where project = $1 and id in (
+    let sql = "delete from suggestions where project = $1 and id = any(array(
                    select id from suggestions
                    where project = $1 and session_name = $2 and ($3::text is null or server_name = $3)
-                   order by id limit $4 for update)
+                   order by id limit $4 for update))
                returning id";
     let query = sqlx::query_scalar(sql).bind(project).bind(session).bind(server).bind(most);
     let slates = query.fetch_all(&mut *connection).await?;

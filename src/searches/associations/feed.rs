@@ -95,6 +95,9 @@ pub struct Change {
 
 /// Lists the changes of a project's associations with numbers greater than `after`, in the order of their numbers.
 /// There are fewer than `limit` if they are larger than 16 MiB together.
+///
+/// Because of `offset`, an association is found by its id. In a project that is younger than its statistics, the planner expects
+/// a single one, and might otherwise read all of the project for each change.
 pub async fn list(
     db: impl PgExecutor<'_>,
     project: &str,
@@ -109,8 +112,8 @@ pub async fn list(
                 when weighed.weight > 0 then 'learned' else 'refuted' end as kind,
             q.query, nullif(q.root, '') as root, a.path, weighed.weight, a.evidence, a.last_seen_at
         from association_changes c
-        left join associations a on a.project = $1 and a.id = c.association_id
-        left join association_queries q on q.project = $1 and q.id = a.query_id
+        left join lateral (select * from associations where project = $1 and id = c.association_id offset 0) a on true
+        left join lateral (select * from association_queries where project = $1 and id = a.query_id offset 0) q on true
         cross join lateral (
             select decayed(a.weight, extract(epoch from $4 - a.weighed_at)::float8, $5) as weight
         ) weighed

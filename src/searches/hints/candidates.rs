@@ -140,9 +140,9 @@ impl<'a> Candidates<'a> {
     async fn together(&self) -> sqlx::Result<HashMap<Uuid, f64>> {
         const SQL: &str = "
             select f.thread_id as thread, f.file_id as file, f.turns from touched_files f
-            where f.project = $1 and f.thread_id in (
+            where f.project = $1 and f.thread_id = any(array(
                 select g.thread_id from touched_files g where g.project = $1 and g.file_id = any($2)
-                order by g.touched_at desc limit $3)
+                order by g.touched_at desc limit $3))
             limit $4";
         let at_hand = &self.moment.at_hand;
         if at_hand.is_empty() {

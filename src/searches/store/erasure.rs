@@ -25,8 +25,8 @@ pub async fn delete_session(
     const FOUND: &str = "select id from searches where project = $1 and agent_session_id = $2 limit $3";
     // Whoever adds to a search holds the lock of its thread.
     const LOCK: &str = "
-        select from agent_threads where project = $1 and id in (
-            select thread_id from searches where project = $1 and id = any($2))
+        select from agent_threads where project = $1 and id = any(array(
+            select thread_id from searches where project = $1 and id = any($2)))
         order by id for update";
     const DELETE: &str = "delete from searches where project = $1 and id = any($2) returning id";
     let found = sqlx::query_scalar(FOUND).bind(project).bind(session).bind(most);
@@ -126,7 +126,8 @@ async fn delete_encounters(
 pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules, id: Uuid) -> Result<u64> {
     const THREAD: &str = "
         select t.id from agent_threads t
-        where t.project = $1 and t.id in (select s.thread_id from searches s where s.project = $1 and s.id = $2)
+        where t.project = $1 and t.id = any(array(
+            select s.thread_id from searches s where s.project = $1 and s.id = $2))
         for update";
     const OPEN: &str = "
         update agent_threads set has_open = false where project = $1 and id = any($2) and not exists (
@@ -140,7 +141,7 @@ pub async fn delete(connection: &mut PgConnection, project: &str, rules: &Rules,
             union
             select correction.id from gone join searches correction on correction.corrects = gone.id and correction.project = $1
         )
-        delete from searches where project = $1 and id in (select id from gone) returning id";
+        delete from searches where project = $1 and id = any(array(select id from gone)) returning id";
     // The corrections of a search are of the same thread.
     let threads: Vec<Uuid> =
         sqlx::query_scalar(THREAD).bind(project).bind(id).fetch_all(&mut *connection).await?;
@@ -169,8 +170,8 @@ pub async fn delete_before(
     const AGED: Aged =
         Aged { table: "searches", since: "coalesce(completed_at, timestamp)", may_go: "state <> 'tracking'" };
     const THREADS: &str = "
-        select id from agent_threads where project = $1 and id in (
-            select s.thread_id from searches s where s.project = $1 and s.id = any($2))
+        select id from agent_threads where project = $1 and id = any(array(
+            select s.thread_id from searches s where s.project = $1 and s.id = any($2)))
         order by id for update";
     let searches = loop {
         let oldest = AGED.oldest(connection, project, time, most).await?;
@@ -198,17 +199,17 @@ async fn delete_traces(
     cause: Cause,
 ) -> Result<bool> {
     const THREADS: &str = "
-        delete from agent_threads where project = $1 and not has_open and received_at < $2 and id in (
+        delete from agent_threads where project = $1 and not has_open and received_at < $2 and id = any(array(
             select t.id from agent_threads t
             where t.project = $1 and not t.has_open and t.received_at < $2 and not exists (
                 select from searches s where s.project = $1 and s.thread_id = t.id)
-            order by t.id limit $3 for update of t)
+            order by t.id limit $3 for update of t))
         returning id";
     const SOURCE: &str = "
         select source from transcripts where project = $1 and received_at < $2 order by source limit 1 for update";
     const LINES: &str = "
-        delete from transcript_lines where project = $1 and source = $2 and line in (
-            select line from transcript_lines where project = $1 and source = $2 limit $3)";
+        delete from transcript_lines where project = $1 and source = $2 and line = any(array(
+            select line from transcript_lines where project = $1 and source = $2 limit $3))";
     let threads = sqlx::query_scalar(THREADS).bind(project).bind(time).bind(most);
     let threads: Vec<Uuid> = threads.fetch_all(&mut *connection).await?;
     if !threads.is_empty() {

@@ -237,11 +237,11 @@ impl Encounters {
             select $1, new.thread_id, new.id, new.names::int[]
             from unnest($2::uuid[], $3::uuid[], $4::text[]) as new (thread_id, id, names)";
         const FORGET: &str = "
-            delete from named_files where project = $1 and thread_id = $2 and id in (
+            delete from named_files where project = $1 and thread_id = $2 and id = any(array(
                 select id from (
                     select id, sum(cardinality(names)) over (order by id desc) as names
                     from named_files where project = $1 and thread_id = $2
-                ) newest where newest.names > $3)";
+                ) newest where newest.names > $3))";
         let mut rows = (Vec::new(), Vec::new(), Vec::new());
         for (id, names) in self.named {
             let Some(thread) = threads.get_mut(&id) else { continue };
