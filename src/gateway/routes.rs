@@ -246,18 +246,23 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
     answer.await.unwrap_or_else(Error::into_response)
 }
 
+/// The number of bytes of a response for which memory is held before it begins: a piece of the largest size that the client of
+/// HTTP reads at once is in its connection while the one before it waits for memory.
+const ARRIVING: usize = 400 << 10;
+
 /// Returns a provider's response unchanged, without recording anything. It is read as a whole, so that the provider does not
 /// wait for the client.
 async fn passed_on(
     answer: impl Future<Output = reqwest::Result<reqwest::Response>>,
     memory: &Memory,
 ) -> Result<Response> {
+    memory.hold(ARRIVING).await?;
     let lost = |error| passage::bad_gateway(&error);
     let mut answer = answer.await.map_err(lost)?;
     if passage::leads_elsewhere(answer.status()) {
         return Err(passage::led_elsewhere());
     }
-    let (body, is_whole) = passage::collect(&mut answer, memory, 0).await.map_err(lost)?;
+    let (body, is_whole) = passage::collect(&mut answer, memory, ARRIVING).await.map_err(lost)?;
     if !is_whole {
         return Err(Error::Unavailable("there is no memory for the provider's answer; try again"));
     }

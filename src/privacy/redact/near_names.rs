@@ -25,7 +25,7 @@ const LONGEST_OTHER: usize = 24;
 /// name in the same line.
 pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
     static NAME: LazyLock<Regex> =
-        LazyLock::new(|| builtin(&format!(r"(?i-u)(?:(?:{WORDS}|[_-]pass){MORE}|{})\b", keys())));
+        LazyLock::new(|| builtin(&format!(r"(?i-u)(?:(?:(?:{WORDS})s?|[_-]pass){MORE}|{})\b", keys())));
     static OTHER: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?i-u){OTHER_NAME}$")));
     let is_secret = |name: &Match<'_>| {
         let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));

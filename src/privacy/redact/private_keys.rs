@@ -70,12 +70,12 @@ fn encoded() -> Pattern {
     const EDWARDS: &str = "MC4CAQAwBQYDK2V[a-z]BCIEI|MFMCAQEwBQYDK2V[a-z]BCIEI";
     const END: &str = r"[ \t]*(?:\r?\n|(?:\\+r)?\\+n)[ \t]*";
     const CHARACTER: &str = "[A-Za-z0-9+/]";
-    let lines = format!(
-        "{CHARACTER}{{30,}}(?:{END}{CHARACTER}{{60,}})*(?:{END}{CHARACTER}{{1,75}}={{1,2}}|={{0,2}})"
-    );
+    let begun = format!("(?:{RSA}|{CURVES}|{EDWARDS}){CHARACTER}{{30,}}(?:{END}{CHARACTER}{{60,}})*");
+    // The last line has a whole number of bytes, as names before a sign seldom look.
+    let ended = format!("{begun}{END}(?:{CHARACTER}{{4}}){{1,18}}(?:{CHARACTER}{{3}}=|{CHARACTER}{{2}}==)");
     Pattern::matches(
         &["CAQ", "IBAAK", "IBADAN", "AgEAMB", "AgEBB"],
-        &format!("(?:^|[^A-Za-z0-9+/]|{BASE64_CODE}|{CODE})((?:{RSA}|{CURVES}|{EDWARDS}){lines})(?:[^A-Za-z0-9+/=]|$)"),
+        &format!("(?:^|[^A-Za-z0-9+/]|{BASE64_CODE}|{CODE})(?:({ended})(?:[\\s\\\\]|$)|({begun}={{0,2}})(?:[^A-Za-z0-9+/=]|$))"),
         |key| key.len() >= LONG,
     )
     .on_two_lines()

@@ -78,6 +78,7 @@ fn a_password_with_many_punctuation_marks_goes_as_a_whole_or_stays_as_a_whole() 
 fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the_line() {
     let redactor = secrets();
     for form in [
+        "credentials: ann@example.org / …",
         "process.env.JWT_SECRET || '…'",
         "process.env.JWT_SECRET ?? '…';",
         "var jwtSecret = []byte(\"…\")",

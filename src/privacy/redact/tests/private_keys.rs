@@ -173,9 +173,11 @@ fn a_private_key_in_base64_without_the_lines_around_it_goes() {
             let text = format!("{before}{key}=={after}");
             assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]{after}"));
         }
-        let lines = format!("{key}\n{}\n{}==\nthen", random(76), random(12));
+        let lines = format!("{key}\n{}\n{}==\nthen", random(76), random(14));
         assert_eq!(redacted(&redactor, &lines), "[redacted:secrets]\nthen");
-        assert_eq!(redacted(&redactor, &format!("{key}\nPORT=8080")), "[redacted:secrets]\nPORT=8080");
+        for next in ["PORT=8080", "HOST=\"x\"", "MODE= ", "KEY= "] {
+            assert_eq!(redacted(&redactor, &format!("{key}\n{next}")), format!("[redacted:secrets]\n{next}"));
+        }
     }
     let public = format!("MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA{}", random(60));
     assert_eq!(redacted(&redactor, &public), public);
