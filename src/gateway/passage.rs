@@ -23,7 +23,7 @@ use crate::messages::rules::trimming::{self, Next, Trimming};
 use crate::messages::settings::SendSettings;
 use crate::projects::Tenant;
 use crate::providers::Provider;
-use crate::providers::answer::{Answer, Api, MOST_ANSWER};
+use crate::providers::answer::{Answer, Api, MOST_ANSWER, arriving};
 use crate::sharing::Place;
 use crate::state::App;
 
@@ -160,7 +160,13 @@ impl Passage {
         if is_stream(response.status(), response.headers()) {
             return Called::Stream(response, Bytes::new());
         }
-        match collect(&mut response, &self.memory, self.body.len()).await {
+        // What a provider says of an error is short, and read in any case.
+        let arriving = if response.status().is_success() { arriving(&response) } else { 0 };
+        let own = self.body.len() + arriving;
+        if arriving > 0 && self.memory.hold(own).await.is_err() {
+            return Called::Stream(response, Bytes::new());
+        }
+        match collect(&mut response, &self.memory, own).await {
             Ok((bytes, true)) => Called::Whole(response.status(), response.headers().clone(), bytes),
             // Such an answer is forwarded as it arrives, and not recorded.
             Ok((begun, false)) => Called::Stream(response, begun),

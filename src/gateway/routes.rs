@@ -22,7 +22,7 @@ use crate::http::json;
 use crate::http::memory::Memory;
 use crate::projects::Tenant;
 use crate::providers::Kind;
-use crate::providers::answer::Api;
+use crate::providers::answer::{ARRIVING, Api};
 use crate::sharing::{Place, apart, while_wanted};
 use crate::state::App;
 use crate::types::{FreeForm, value};
@@ -245,10 +245,6 @@ async fn pass(app: App, api: Api, request: Request) -> Response {
 async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
     answer.await.unwrap_or_else(Error::into_response)
 }
-
-/// The number of bytes of a response for which memory is held before it begins: a piece of the largest size that the client of
-/// HTTP reads at once is in its connection while the one before it waits for memory.
-const ARRIVING: usize = 400 << 10;
 
 /// Returns a provider's response unchanged, without recording anything. It is read as a whole, so that the provider does not
 /// wait for the client.

@@ -15,7 +15,7 @@ use crate::http::memory::Memory;
 use crate::http::pace::{Pace, STALL};
 use crate::messages::CancelReason;
 use crate::messages::failure::Failure;
-use crate::providers::answer::{Answer, Api};
+use crate::providers::answer::{ARRIVING, Answer, Api};
 use crate::providers::sse::{Events, Pieces};
 use crate::sharing::{Place, Shares};
 
@@ -88,13 +88,15 @@ impl Passing {
         let mut pieces = Pieces::of(response);
         loop {
             let has_ended = self.answer.has_ended();
+            // An answer for which there is no memory may be large.
+            let place = if self.unread.is_some() { self.unheld(ARRIVING).await? } else { None };
             let next = tokio::select! {
                 biased;
                 () = self.client.closed(), if !has_ended => return Err(CancelReason::ClientGone),
                 next = pieces.next(has_ended) => next,
             };
             match next {
-                Ok(Some(piece)) => self.take(piece).await?,
+                Ok(Some(piece)) => self.take(piece, place).await?,
                 Ok(None) => {
                     self.events
                         .finish()
@@ -107,10 +109,10 @@ impl Passing {
         }
     }
 
-    /// Waits for a place to forward a large piece for which there is no memory. Meanwhile no more is read from the provider, whose
+    /// Waits for a place to forward a piece of so many bytes if it is large and there is no memory for it. Meanwhile no more is read from the provider, whose
     /// pieces grow with each one that is read.
-    async fn unheld(&self, piece: &Bytes) -> Result<Option<Place>, CancelReason> {
-        if piece.len() <= MOST_UNHELD || self.memory.try_hold(self.own + piece.len()) {
+    async fn unheld(&self, bytes: usize) -> Result<Option<Place>, CancelReason> {
+        if bytes <= MOST_UNHELD || self.memory.try_hold(self.own + bytes) {
             return Ok(None);
         }
         let project = self.memory.project();
@@ -120,8 +122,8 @@ impl Passing {
         }
     }
 
-    /// Parses a piece, and forwards it unless the answer ends with it.
-    async fn take(&mut self, piece: Bytes) -> Result<(), CancelReason> {
+    /// Parses a piece, and forwards it unless the answer ends with it, with a place if it has one.
+    async fn take(&mut self, piece: Bytes, place: Option<Place>) -> Result<(), CancelReason> {
         if self.unread.is_none() {
             for data in self.events.push(&piece) {
                 self.answer.event(self.api, &data);
@@ -140,7 +142,7 @@ impl Passing {
             self.held.extend_from_slice(&piece);
             return Ok(());
         }
-        let place = self.unheld(&piece).await?;
+        let place = if place.is_some() { place } else { self.unheld(piece.len()).await? };
         let forwarded = async { self.release().await && self.forward(piece).await };
         let is_taken = match place {
             Some(_place) => timeout(UNHELD_PATIENCE, forwarded).await.unwrap_or(false),
@@ -216,7 +218,7 @@ mod tests {
             Passing::new(Api::Messages, Answer::default(), None, Memory::unbounded(), 0);
         let begun = Instant::now();
         let mut taken = 0;
-        while passing.take("data: {}\n\n".into()).await.is_ok() {
+        while passing.take("data: {}\n\n".into(), None).await.is_ok() {
             taken += 1;
         }
         assert_eq!((taken, begun.elapsed().as_secs()), (1, 60));
@@ -241,7 +243,7 @@ mod tests {
         let piece = Bytes::from(vec![b'x'; 200 << 10]);
         let pass = async |mut passing: Passing| {
             let start = Instant::now();
-            (passing.take(piece.clone()).await.is_ok(), start.elapsed().as_secs())
+            (passing.take(piece.clone(), None).await.is_ok(), start.elapsed().as_secs())
         };
         let (read, body) = begin();
         let reader = tokio::spawn(body.collect());

@@ -1,15 +1,21 @@
 //! The statements that add attempts to logs, and find those that are there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::Append;
+use super::{Append, MOST_ATTEMPTS};
 use crate::db::insert::{self, Columns as _, columns};
 use crate::types::FreeForm;
+
+/// Returns the condition that a log has its most attempts.
+fn is_full(log: &str) -> String {
+    let last = MOST_ATTEMPTS - 1;
+    format!("exists (select from attempts a where a.project = $1 and a.generation_id = {log} offset {last})")
+}
 
 /// A row of an attempt to be added to a log.
 #[derive(Clone, Copy)]
@@ -64,7 +70,7 @@ pub(super) enum AppendTo {
 }
 
 /// Adds attempts to logs. Returns the numbers of those that were added, by log and id. Left out are attempts
-/// whose id or number is taken, and attempts to a log that does not exist or is not open. Attempts without a number get the
+/// whose id or number is taken, and attempts to a log that does not exist, is not open or is full. Attempts without a number get the
 /// next ones, in their order; one that is left out takes none.
 ///
 /// The statement does not see an attempt that another server adds while it waits for the log's lock. That
@@ -102,10 +108,12 @@ pub(super) async fn insert_attempts(
         )
     }
     static INTO_OPEN: LazyLock<String> = LazyLock::new(|| {
-        many(
-            "select g.id from generations g where g.project = $1 and g.id = any($2) and g.completed_at is null
-            order by g.id for no key update",
-        )
+        let is_full = is_full("g.id");
+        many(&format!(
+            "select g.id from generations g
+            where g.project = $1 and g.id = any($2) and g.completed_at is null and not {is_full}
+            order by g.id for no key update"
+        ))
     });
     static INTO_NEW: LazyLock<String> = LazyLock::new(|| many("select distinct unnest($2) as id"));
     /// The statement for a single attempt, the usual case on a server with little to do. It does half the
@@ -117,9 +125,11 @@ pub(super) async fn insert_attempts(
                 coalesce($3, (
                     select coalesce(max(a.attempt), 0) + 1 from attempts a where a.project = $1 and a.generation_id = $2)),
                 {value}
-            from generations g where g.project = $1 and g.id = $2 and g.completed_at is null for no key update
+            from generations g where g.project = $1 and g.id = $2 and g.completed_at is null and not {is_full}
+            for no key update
             on conflict do nothing
             returning generation_id, id, attempt",
+            is_full = is_full("$2"),
             names = insert::names::<Attempts>(),
             value = insert::value::<Attempts>(4),
         )
@@ -145,6 +155,21 @@ pub(super) async fn insert_attempts(
     let rows: Vec<(Uuid, Uuid, i32)> =
         sqlx::query_as_with(sql.as_str(), parameters).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|(log, id, number)| ((log, id), number)).collect())
+}
+
+/// Returns which of these logs have their most attempts.
+pub(super) async fn full(
+    connection: &mut PgConnection,
+    project: &str,
+    logs: &[Uuid],
+) -> sqlx::Result<HashSet<Uuid>> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        let is_full = is_full("log.id");
+        format!("select log.id from (select distinct unnest($2) as id) log where {is_full}")
+    });
+    let full: Vec<Uuid> =
+        sqlx::query_scalar(SQL.as_str()).bind(project).bind(logs).fetch_all(connection).await?;
+    Ok(full.into_iter().collect())
 }
 
 /// An attempt that is stored.

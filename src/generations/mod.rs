@@ -138,6 +138,7 @@ pub struct NewGeneration {
     pub created_at: Option<Timestamp>,
     /// The attempts already made.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 20000)]
     pub iterations: Vec<NewAttempt>,
     /// Whether a program satisfied the intent. Only a log that is already finished has this field.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,6 +150,10 @@ pub struct NewGeneration {
     #[serde(skip_serializing_if = "OptionalName::is_none")]
     pub instance_id: OptionalName,
 }
+
+/// The maximum number of attempts of a log, of which its pairs are made in one statement: as many as the arrays of a body may
+/// have. Those that are added together may go a little beyond it.
+const MOST_ATTEMPTS: usize = 20_000;
 
 impl NewGeneration {
     /// Returns the program of a log that succeeded: the one given, or that of the last attempt that passed.

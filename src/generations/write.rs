@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::append::{self, AppendTo, AttemptRow};
 use super::tables::{self, LogRow, OutcomeRow, ReviewRow};
-use super::{Action, Append, Event, NO_PROGRAM, Start, pairs};
+use super::{Action, Append, Event, MOST_ATTEMPTS, NO_PROGRAM, Start, pairs};
 use crate::db::receipt::{Receipt, Written};
 use crate::db::replays::judge_starts;
 use crate::db::steps::{self, Batched};
@@ -189,6 +189,7 @@ async fn judge_appends(
     let ids: Vec<_> = rows.iter().map(|row| row.log).collect();
     let logs = tables::lock(connection, project, &ids).await?;
     let stored = append::stored_attempts(connection, project, rows).await?;
+    let full = append::full(connection, project, &ids).await?;
     let verdict = |row: &AttemptRow<'_>| {
         let (id, append) = (row.log, row.append);
         let Some(log) = logs.get(&id) else {
@@ -211,9 +212,12 @@ async fn judge_appends(
                 )))
             });
         }
-        log.finalized.then(|| {
-            Err(Error::Conflict(format!("the generation {id} is finalized; no attempt can be added")))
-        })
+        let why = match (log.finalized, full.contains(&id)) {
+            (true, _) => "is finalized".to_owned(),
+            (_, true) => format!("has {MOST_ATTEMPTS} attempts"),
+            _ => return None,
+        };
+        Some(Err(Error::Conflict(format!("the generation {id} {why}; no attempt can be added"))))
     };
     let mut verdicts: Vec<_> = rows.iter().map(verdict).collect();
     let left = |verdicts: &[Option<Written>]| -> Vec<usize> {

@@ -91,6 +91,8 @@ struct Held {
     places: Mutex<Vec<Place>>,
     /// How many bytes the request has asked memory for, of those for which it needs to hold none.
     asked: AtomicUsize,
+    /// How many bytes are kept besides the body and what is made of it.
+    beside: AtomicUsize,
     /// How many bytes of records the request has read.
     read: Mutex<usize>,
     /// How long the request has waited for memory.
@@ -127,21 +129,13 @@ impl Memory {
         Self::holding_nothing(Budget::new(usize::MAX))
     }
 
-    /// Returns what holds memory for the same request besides this, and may give it back sooner.
-    pub(super) fn beside(&self) -> Self {
-        let beside = Self::holding_nothing(self.0.budget.clone());
-        if let Some(project) = self.0.project.get() {
-            beside.set_project(project);
-        }
-        beside
-    }
-
     fn holding_nothing(budget: Budget) -> Self {
         Self(Arc::new(Held {
             budget,
             project: OnceLock::new(),
             places: Mutex::default(),
             asked: AtomicUsize::default(),
+            beside: AtomicUsize::default(),
             read: Mutex::default(),
             waited: Mutex::default(),
             entry: Mutex::default(),
@@ -246,7 +240,18 @@ impl Memory {
         if bytes <= FREE {
             return Ok(());
         }
-        let wanted = self.wanted(bytes);
+        self.take(self.wanted(bytes)).await
+    }
+
+    /// Holds memory for so many bytes that are kept besides the body and what is made of it.
+    pub(super) async fn hold_beside(&self, bytes: usize) -> Result<()> {
+        let before = self.0.beside.fetch_max(bytes, Ordering::Relaxed);
+        let more = bytes.saturating_sub(before).div_ceil(UNIT);
+        let most = self.0.budget.memory.of_one().saturating_sub(self.held());
+        self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX)).await
+    }
+
+    async fn take(&self, wanted: u32) -> Result<()> {
         if wanted == 0 {
             return Ok(());
         }
@@ -309,10 +314,15 @@ impl Memory {
 
     /// Returns how many units more are needed for so many bytes.
     fn wanted(&self, bytes: usize) -> u32 {
-        let held: usize = self.places().iter().map(Place::count).sum();
+        let bytes = 2 * bytes + self.0.beside.load(Ordering::Relaxed);
         // Who wants more than there can be for them waits until they are alone.
-        let wanted = (2 * bytes).div_ceil(UNIT).min(self.0.budget.memory.of_one()).saturating_sub(held);
+        let wanted = bytes.div_ceil(UNIT).min(self.0.budget.memory.of_one()).saturating_sub(self.held());
         u32::try_from(wanted).unwrap_or(u32::MAX)
+    }
+
+    /// Returns how many units are held.
+    fn held(&self) -> usize {
+        self.places().iter().map(Place::count).sum()
     }
 
     /// Holds memory for so many bytes of a record that is read, besides those that were read before.

@@ -30,7 +30,7 @@ const WINDOW: usize = 1 << WINDOW_LOG;
 const CHUNK: usize = 64 << 10;
 /// The number of bytes for which a decoder holds memory, however few come out of it: for the chunk, and for what it keeps
 /// besides a large window.
-const DECODER: usize = 128 << 10;
+const DECODER: usize = 256 << 10;
 
 /// The number of packed bytes that a decoder is given at once. It reads all that there are before anything else happens on its
 /// thread, and may take a microsecond for every few of them, if they are the ends and beginnings of members.
@@ -63,12 +63,11 @@ where
     parts.headers.remove(header::CONTENT_LENGTH);
     let memory = Memory::of(&parts.extensions);
     let unpacked = stream::once(async move {
-        let beside = memory.beside();
-        beside.hold(DECODER).await.map_err(no_memory)?;
+        memory.hold_beside(DECODER).await.map_err(no_memory)?;
         let broken = |error: axum::Error| io::Error::other(Broken(error.into_inner()));
         let packed: Packed = StreamReader::new(in_pieces(body.into_data_stream().map_err(broken)).boxed());
-        let unpacked = in_turn(ReaderStream::with_capacity(decoder(packed), CHUNK), memory);
-        Ok::<_, io::Error>(with_window(unpacked, beside))
+        let unpacked = in_turn(ReaderStream::with_capacity(decoder(packed), CHUNK), memory.clone());
+        Ok::<_, io::Error>(with_window(unpacked, memory))
     });
     Request::from_parts(parts, Body::from_stream(unpacked.try_flatten()))
 }
@@ -77,15 +76,14 @@ fn no_memory(error: Error) -> io::Error {
     io::Error::other(Broken(error.into()))
 }
 
-/// Holds memory for the window of a decoder, besides that for the body, until the body was read. What the decoder keeps there
-/// is what comes out of it, so that a small body needs no whole window.
+/// Holds memory for the window of a decoder besides that for the body. What the decoder keeps there is what comes out of it, so
+/// that a small body needs no whole window.
 fn with_window(
     unpacked: impl Stream<Item = io::Result<Bytes>> + Unpin,
     memory: Memory,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     stream::try_unfold((unpacked, memory, 0), async |(mut unpacked, memory, kept)| {
-        // The memory that is held counts twice, once for what is made of a body.
-        memory.hold(DECODER + kept / 2).await.map_err(no_memory)?;
+        memory.hold_beside(DECODER + kept).await.map_err(no_memory)?;
         let chunk = unpacked.try_next().await?;
         Ok(chunk.map(|chunk| {
             let kept = WINDOW.min(kept + chunk.len());
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_window_of_a_body_holds_memory_as_it_is_filled_until_the_body_was_read() {
+    async fn the_window_of_a_body_holds_memory_as_it_is_filled() {
         // A block of one byte that is repeated 128 KiB times (RFC 8878, sections 3.1.1.2 and 3.1.1.1.2), in a window of 8 MiB.
         const BLOCKS: usize = 100;
         const HEAD: [u8; 6] = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3];
@@ -196,7 +194,7 @@ mod tests {
                 budget.held()
             );
         }
-        assert_eq!((read, most), (BLOCKS << 17, WINDOW + 2 * DECODER));
+        assert_eq!((read, most), (BLOCKS << 17, WINDOW + DECODER));
         assert_eq!(budget.held(), 0);
     }
 

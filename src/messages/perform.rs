@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::pace::Pace;
 use crate::projects::Tenant;
-use crate::providers::answer::{Answer, Api, MOST_ANSWER};
+use crate::providers::answer::{Answer, Api, MOST_ANSWER, arriving};
 use crate::providers::sse::{Events, Pieces};
 use crate::providers::{Kind as ProviderKind, Providers};
 use crate::state::App;
@@ -352,10 +352,12 @@ async fn read(
 /// Reads a whole answer. What is longer than any answer is cut, and no answer then.
 async fn whole(mut response: reqwest::Response, room: &Room<'_>) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
+    let arriving = arriving(&response);
+    room.hold(arriving).await?;
     while bytes.len() < MOST_ANSWER
         && let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))?
     {
-        room.hold(bytes.len() + chunk.len()).await?;
+        room.hold(arriving + bytes.len() + chunk.len()).await?;
         bytes.extend_from_slice(&chunk);
     }
     bytes.truncate(MOST_ANSWER);

@@ -47,6 +47,17 @@ impl Api {
     }
 }
 
+/// The number of bytes of an answer that is read as a whole for which memory is held before its first piece is read: as many as
+/// the client of HTTP reads at once. A piece of this size is in its connection while the one before it waits for memory.
+pub const ARRIVING: usize = 400 << 10;
+
+/// Returns for how many bytes of an answer memory is held before any of them is read.
+#[must_use]
+pub fn arriving(answer: &reqwest::Response) -> usize {
+    let length = answer.content_length().and_then(|length| usize::try_from(length).ok());
+    length.unwrap_or(ARRIVING).min(ARRIVING)
+}
+
 /// The maximum size in bytes of an answer that is not streamed and is recorded.
 pub const MOST_ANSWER: usize = 32 << 20;
 /// The maximum size in bytes of the text and the tool calls of an answer that are recorded, which is more than any model

@@ -19,6 +19,8 @@ use answer::Api;
 
 /// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
+/// The maximum number of connections to a provider that wait for requests.
+const IDLE: usize = 64;
 /// The longest silence of a provider.
 const SILENCE: Duration = Duration::from_mins(10);
 /// The version of Anthropic's API that is requested.
@@ -144,6 +146,8 @@ impl Providers {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
+            // A connection that has brought a large answer reads as much at once for the next one.
+            .pool_max_idle_per_host(IDLE)
             .no_proxy()
             .build()?;
         Ok(Self { client: Some(client), all, models })

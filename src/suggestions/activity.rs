@@ -15,6 +15,9 @@ use crate::types::{Timestamp, derived_id};
 /// The maximum number of views of a record. All views of many records are in memory when these are listed.
 pub const MOST_VIEWS: usize = 1_000;
 
+/// The maximum number of inputs of a record. The texts of all of them are removed in one statement when it is discarded.
+pub const MOST_INPUTS: usize = 10_000;
+
 /// Something that a user did before they submitted something.
 #[derive(Debug, Clone)]
 pub struct Activity {
@@ -258,12 +261,13 @@ pub struct NewPartialInput {
 #[serde(deny_unknown_fields)]
 pub struct NewPartialInputs {
     /// The inputs. They are ordered by their times, or as listed if they have none.
-    #[schema(min_items = 1)]
+    #[schema(min_items = 1, max_items = 10000)]
     pub inputs: Vec<NewPartialInput>,
 }
 
 impl Check for NewPartialInputs {
     fn check(&self, checks: &mut Checks) {
         checks.require(!self.inputs.is_empty(), "inputs", "must not be empty");
+        checks.require(self.inputs.len() <= MOST_INPUTS, "inputs", "has more than 10000 inputs");
     }
 }

@@ -91,6 +91,15 @@ pub(super) fn hash_all(key: &HashKey, texts: &[String]) -> Vec<u8> {
 pub const KINDS: [&str; 4] = ["suggestion", "view", "suggestion_outcome", "suggestion_amendment"];
 
 impl Event {
+    /// Returns how many things that the user does the event adds.
+    #[must_use]
+    pub fn activities(&self) -> usize {
+        match &self.action {
+            Action::Append { activities, .. } => activities.len(),
+            _ => 0,
+        }
+    }
+
     /// Returns the event's kind, one of [`KINDS`].
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -16,11 +16,11 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::activity::{Activity, MOST_VIEWS};
+use super::activity::Activity;
 use super::event::{Ending, hash_all};
 use super::rules::outcome::{Conclusion, Slate};
 use super::rules::views::{Look, resolve};
-use super::tables::{self, Append, EndRow, Locked, StartRow, count_views, highest};
+use super::tables::{self, Append, Counts, EndRow, Locked, StartRow, highest};
 use super::{Action, Event, State};
 use crate::db::receipt::{Receipt, Written};
 use crate::db::replays::judge_starts;
@@ -189,7 +189,7 @@ async fn judge_appends(
     let ids: Vec<_> = appends.iter().map(|(record, ..)| *record).collect();
     let records = tables::lock(connection, project, &ids).await?;
     let stored = tables::stored_activities(connection, project, appends).await?;
-    let mut views = tables::stored_views(connection, project, &ids).await?;
+    let mut counts = tables::stored_counts(connection, project, &ids).await?;
     let news: Vec<Vec<Activity>> = appends
         .iter()
         .map(|(record, activities, _)| {
@@ -201,8 +201,8 @@ async fn judge_appends(
         .iter()
         .zip(&news)
         .map(|(append, new)| {
-            let views = views.entry(append.0).or_default();
-            verdict_on_append(append, new, records.get(&append.0), &stored, views)
+            let counts = counts.entry(append.0).or_default();
+            verdict_on_append(append, new, records.get(&append.0), &stored, counts)
         })
         .collect();
     let rest: Vec<Append<'_>> = appends
@@ -224,14 +224,14 @@ async fn judge_appends(
 }
 
 /// Returns the verdict on the activities of one event of which only `new` are not stored yet, or none if
-/// these can be added. `stored` says of the others whether they are the same as the stored ones. `views` is the number of views that the record has until then, and those that can be added are added
+/// these can be added. `stored` says of the others whether they are the same as the stored ones. `counts` says how many the record has until then, and those that can be added are added
 /// to it.
 fn verdict_on_append(
     (id, activities, _): &Append<'_>,
     new: &[Activity],
     record: Option<&Locked>,
     stored: &HashMap<(Uuid, Uuid), bool>,
-    views: &mut i64,
+    counts: &mut Counts,
 ) -> Option<Written> {
     let Some(record) = record else {
         return Some(Err(Error::NotFound("suggestion")));
@@ -255,12 +255,13 @@ fn verdict_on_append(
             if activities.len() == 1 { "/index".to_owned() } else { format!("/views/{position}/index") };
         return Some(Err(Error::invalid(pointer, NO_SUCH_INDEX)));
     }
-    let more = count_views(new);
-    if more > 0 && *views + more > i64::try_from(MOST_VIEWS).unwrap_or(i64::MAX) {
-        let detail = format!("the suggestion {id} would have more than {MOST_VIEWS} views");
+    let mut with = *counts;
+    with.add(new);
+    if let Some(excess) = with.excess() {
+        let detail = format!("the suggestion {id} would have {excess}");
         return Some(Err(Error::Conflict(detail)));
     }
-    *views += more;
+    *counts = with;
     None
 }
 

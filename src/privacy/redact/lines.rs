@@ -23,7 +23,7 @@ static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
         r#"[^\s|\\<>="':]+\.[a-z]{1,5}[:-]"#,
         // The name of a container, as `docker compose logs` and `kubectl logs` write it.
         r#"[^\s|\\<>="':]+[ \t]+\|[ \t]"#,
-        r"\[[^\]\s]+\] ",
+        r"\[[^\]\s\\]+\] ",
         r"[<>] ",
         r"(?:#|//) ?",
     ];

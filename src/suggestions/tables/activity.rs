@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::db::insert::{self, Columns as _, columns};
-use crate::suggestions::activity::{Act, Activity, MOST_VIEWS};
+use crate::suggestions::activity::{Act, Activity, MOST_INPUTS, MOST_VIEWS};
 use crate::suggestions::rules::views::{Direction, Look};
 use crate::types::Timestamp;
 
@@ -19,8 +19,8 @@ pub(in crate::suggestions) struct ActivityRow<'a> {
     activity: &'a Activity,
     /// The highest index among the event's views.
     highest: Option<i32>,
-    /// The number of views that the record gains by this event and the ones before it. None if the event has none.
-    views: Option<i64>,
+    /// The number of activities of this kind that the record gains by this event and the ones before it.
+    gained: i64,
     received_at: Timestamp,
 }
 
@@ -30,7 +30,7 @@ columns! {
     |row| {
         "event": "int" = row.event,
         "highest": "int" = row.highest,
-        "views": "bigint" = row.views,
+        "gained": "bigint" = row.gained,
     }
 }
 
@@ -54,7 +54,7 @@ pub(in crate::suggestions) type Append<'a> = (Uuid, &'a [Activity], Timestamp);
 
 /// Adds activities to pending records, which are locked in the order of their ids. Returns the ids of the
 /// activities added. An event is left out as a whole if one of its activities exists already or views a
-/// suggestion that does not, or if the record would have more than [`MOST_VIEWS`].
+/// suggestion that does not, or if the record would have more than [`MOST_VIEWS`] or [`MOST_INPUTS`].
 pub(in crate::suggestions) async fn append(
     connection: &mut PgConnection,
     project: &str,
@@ -64,8 +64,9 @@ pub(in crate::suggestions) async fn append(
         format!(
             "with slate as materialized (
                 select s.id, s.suggestion_count, (
-                    select count(*) from suggestion_activity a
-                    where a.project = $1 and a.suggestion_id = s.id and a.kind = 'view') as views
+                    select array[count(*) filter (where a.kind = 'view'), count(*) filter (where a.kind = 'input')]
+                    from suggestion_activity a
+                    where a.project = $1 and a.suggestion_id = s.id) as had
                 from suggestions s
                 where s.project = $1 and s.id = any($5) and s.state = 'pending'
                 order by s.id for no key update
@@ -75,15 +76,21 @@ pub(in crate::suggestions) async fn append(
                 select new.event from new where (
                     select true from suggestion_activity a
                     where a.project = $1 and a.suggestion_id = new.suggestion_id and a.id = new.id limit 1)
+            ),
+            event as materialized (
+                select distinct on (event) event, suggestion_id, kind, highest, gained from new order by event
+            ),
+            fitting as (
+                select event.event from event
+                join slate on slate.id = event.suggestion_id
+                where (event.highest is null or event.highest < slate.suggestion_count) and case event.kind
+                    when 'view' then slate.had[1] + event.gained <= {MOST_VIEWS}
+                    else slate.had[2] + event.gained <= {MOST_INPUTS} end
             )
             insert into suggestion_activity (project, {names})
             select $1, {values} from new
-            where (new.suggestion_id in (select id from slate)) is true
+            where (new.event in (select event from fitting)) is true
                 and (new.event in (select event from known)) is not true
-                and (new.views is null or (
-                    select (new.highest is null or new.highest < s.suggestion_count)
-                        and s.views + new.views <= {MOST_VIEWS}
-                    from slate s where s.id = new.suggestion_id))
             order by new.ordinal
             on conflict do nothing
             returning suggestion_id, id",
@@ -93,11 +100,11 @@ pub(in crate::suggestions) async fn append(
             values = insert::values::<Activities>("new"),
         )
     });
-    let mut views: HashMap<Uuid, i64> = HashMap::new();
+    let mut gained: HashMap<Uuid, Counts> = HashMap::new();
     let rows = (0_i32..).zip(appends).flat_map(|(event, append)| {
-        let views = views.entry(append.0).or_default();
-        *views += count_views(append.1);
-        activity_rows(event, append, *views)
+        let gained = gained.entry(append.0).or_default();
+        gained.add(append.1);
+        activity_rows(event, append, *gained)
     });
     let rows: Vec<_> = rows.collect();
     let parameters = insert::parameters(project, |parameters| {
@@ -112,12 +119,17 @@ pub(in crate::suggestions) async fn append(
 fn activity_rows<'a>(
     event: i32,
     &(suggestion_id, activities, received_at): &Append<'a>,
-    views: i64,
+    gained: Counts,
 ) -> impl Iterator<Item = ActivityRow<'a>> {
     let highest = highest(activities);
-    let views = (count_views(activities) > 0).then_some(views);
-    let row = move |activity| ActivityRow { suggestion_id, event, activity, highest, views, received_at };
-    activities.iter().map(row)
+    activities.iter().map(move |activity| ActivityRow {
+        suggestion_id,
+        event,
+        activity,
+        highest,
+        gained: gained.of(&activity.act),
+        received_at,
+    })
 }
 
 /// Returns the highest index among the views of these activities.
@@ -125,23 +137,52 @@ pub(in crate::suggestions) fn highest(activities: &[Activity]) -> Option<i32> {
     activities.iter().filter_map(|activity| activity.act.index()).max()
 }
 
-/// Returns the number of views among these activities.
-pub(in crate::suggestions) fn count_views(activities: &[Activity]) -> i64 {
-    let views = activities.iter().filter(|activity| matches!(activity.act, Act::Viewed(_)));
-    i64::try_from(views.count()).unwrap_or(i64::MAX)
+/// The numbers of activities of a record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::suggestions) struct Counts {
+    views: i64,
+    inputs: i64,
 }
 
-/// Returns the number of stored views of those of these records that have any.
-pub(in crate::suggestions) async fn stored_views(
+impl Counts {
+    /// Counts activities that are added.
+    pub(in crate::suggestions) fn add(&mut self, activities: &[Activity]) {
+        for activity in activities {
+            match activity.act {
+                Act::Viewed(_) => self.views += 1,
+                Act::Typed(_) => self.inputs += 1,
+            }
+        }
+    }
+
+    fn of(self, act: &Act) -> i64 {
+        match act {
+            Act::Viewed(_) => self.views,
+            Act::Typed(_) => self.inputs,
+        }
+    }
+
+    /// Returns what a record may not have, in words, if these are too many.
+    pub(in crate::suggestions) fn excess(self) -> Option<String> {
+        let exceeds = |count: i64, most: usize| usize::try_from(count).is_ok_and(|count| count > most);
+        let views = exceeds(self.views, MOST_VIEWS).then(|| format!("more than {MOST_VIEWS} views"));
+        views.or_else(|| exceeds(self.inputs, MOST_INPUTS).then(|| format!("more than {MOST_INPUTS} inputs")))
+    }
+}
+
+/// Returns the numbers of the stored activities of those of these records that have any.
+pub(in crate::suggestions) async fn stored_counts(
     connection: &mut PgConnection,
     project: &str,
     ids: &[Uuid],
-) -> sqlx::Result<HashMap<Uuid, i64>> {
+) -> sqlx::Result<HashMap<Uuid, Counts>> {
     const SQL: &str = "
-        select suggestion_id, count(*) from suggestion_activity
-        where project = $1 and suggestion_id = any($2) and kind = 'view' group by suggestion_id";
-    let counts: Vec<(Uuid, i64)> = sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
-    Ok(counts.into_iter().collect())
+        select suggestion_id, count(*) filter (where kind = 'view'), count(*) filter (where kind = 'input')
+        from suggestion_activity
+        where project = $1 and suggestion_id = any($2) group by suggestion_id";
+    let counts: Vec<(Uuid, i64, i64)> =
+        sqlx::query_as(SQL).bind(project).bind(ids).fetch_all(connection).await?;
+    Ok(counts.into_iter().map(|(id, views, inputs)| (id, Counts { views, inputs })).collect())
 }
 
 /// Finds those of these activities that are stored, by record and id, and whether each is the same as the stored one. If the
@@ -164,8 +205,10 @@ pub(in crate::suggestions) async fn stored_activities(
             unnested = insert::unnested::<Activities>(2),
         )
     });
-    let rows: Vec<_> =
-        (0..).zip(appends).flat_map(|(event, append)| activity_rows(event, append, 0)).collect();
+    let rows: Vec<_> = (0..)
+        .zip(appends)
+        .flat_map(|(event, append)| activity_rows(event, append, Counts::default()))
+        .collect();
     let parameters = insert::parameters(project, |parameters| Activities::bind_all(&rows, parameters))?;
     let stored: Vec<(Uuid, Uuid, bool)> =
         sqlx::query_as_with(SQL.as_str(), parameters).fetch_all(connection).await?;

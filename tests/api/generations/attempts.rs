@@ -203,3 +203,17 @@ async fn a_batch_of_which_a_part_is_sent_again_leaves_no_gap_in_the_numbers() {
     let log = service.get(&format!("/v1/generations/{log}")).await.expect(200);
     assert_eq!(numbers(&log), [1, 2, 3, 4]);
 }
+
+#[tokio::test]
+async fn a_log_has_at_most_twenty_thousand_attempts() {
+    let service = Service::open().await;
+    let attempts: Vec<_> = (1..=20_000).map(|number| json!({"attempt": number})).collect();
+    let log = start(&service, with(intent("Create a fund"), &json!({"iterations": attempts}))).await;
+    append(&service, &log, &json!({"attempt": 20_000})).await.expect(200);
+    for attempt in [passed(20_001, "(b)"), json!({})] {
+        let refused = append(&service, &log, &attempt).await.refused(409, &[]);
+        let detail = refused["detail"].as_str().expect("a text");
+        assert!(detail.ends_with("has 20000 attempts; no attempt can be added"), "{detail}");
+    }
+    finalize(&service, &log, &json!({"success": true, "final_valid_dsl": "(c)"})).await.expect(200);
+}

@@ -111,3 +111,19 @@ async fn the_views_of_a_record_are_known_however_many_another_one_has() {
     service.accept(&ids.map(outcome)).await;
     assert_eq!(service.get(&address).await.expect(200)["viewed_indices"], json!([0, 1]));
 }
+
+#[tokio::test]
+async fn a_record_has_at_most_ten_thousand_partial_inputs_besides_its_views() {
+    let service = Service::open().await;
+    let address = posted(&service, &["a", "b"], json!({})).await;
+    let inputs = format!("{address}/partial-inputs");
+    let typed = |count: usize| json!({"inputs": vec![json!({"text": "a"}); count]});
+    service.post(&inputs, &typed(10_001)).await.refused(422, &["/inputs"]);
+    service.post(&inputs, &typed(9_999)).await.expect(201);
+    let detail = service.post(&inputs, &typed(2)).await.refused(409, &[])["detail"].clone();
+    assert!(detail.as_str().expect("a text").ends_with("would have more than 10000 inputs"), "{detail}");
+    service.post(&inputs, &typed(1)).await.expect(201);
+    service.post(&inputs, &typed(1)).await.refused(409, &[]);
+    service.post(&format!("{address}/views"), &json!({"direction": "next"})).await.expect(201);
+    finalized(&service, &address, ":q").await;
+}

@@ -32,6 +32,7 @@ fn a_text_of_nothing_but_names_is_read_in_linear_time() {
         "CAQIBAAK",
         "MIIEpAIBAAKC",
         "accounts:[\"0x",
+        "secret\\n[",
         "\u{1b}[1mpwd=",
         "\u{1b}[",
     ] {
