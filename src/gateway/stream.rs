@@ -109,8 +109,8 @@ impl Passing {
         }
     }
 
-    /// Waits for a place to forward a piece of so many bytes if it is large and there is no memory for it. Meanwhile no more is read from the provider, whose
-    /// pieces grow with each one that is read.
+    /// Waits for a place to forward a piece of so many bytes if it is large and there is no memory for it. Meanwhile no more is
+    /// read from the provider, whose pieces grow with each one that is read.
     async fn unheld(&self, bytes: usize) -> Result<Option<Place>, CancelReason> {
         if bytes <= MOST_UNHELD || self.memory.try_hold(self.own + bytes) {
             return Ok(None);

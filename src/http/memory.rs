@@ -65,8 +65,8 @@ impl Budget {
 }
 
 /// What one request holds: memory of the budget, its place among those of its project, its turn at working, and that it is
-/// being served. Clones hold it
-/// together: memory is given back when the last one is dropped, which is that of the writer's queue if the client closes the connection before its events are written.
+/// being served. Clones hold it together: memory is given back when the last one is dropped, which is that of the writer's queue
+/// if the client closes the connection before its events are written.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Held>);
 
