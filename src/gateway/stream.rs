@@ -51,6 +51,8 @@ pub(super) struct Passing {
     /// The end of the answer.
     held: Vec<u8>,
     client: mpsc::Sender<Piece>,
+    /// Whether the client did not get something before the end.
+    has_hole: bool,
     pace: Pace,
     /// What the request holds of the memory for bodies.
     memory: Memory,
@@ -71,7 +73,21 @@ impl Passing {
     ) -> (Self, Body) {
         let (client, pieces) = mpsc::channel(1);
         let (events, pace) = (Events::default(), Pace::default());
-        (Self { api, unread, events, answer, held: Vec::new(), client, pace, memory, own }, body(pieces))
+        (
+            Self {
+                api,
+                unread,
+                events,
+                answer,
+                held: Vec::new(),
+                client,
+                has_hole: false,
+                pace,
+                memory,
+                own,
+            },
+            body(pieces),
+        )
     }
 
     /// Forwards the part of an answer that has already arrived, and then the rest. Returns whether the answer ended
@@ -142,13 +158,22 @@ impl Passing {
             self.held.extend_from_slice(&piece);
             return Ok(());
         }
-        let place = if place.is_some() { place } else { self.unheld(piece.len()).await? };
-        let forwarded = async { self.release().await && self.forward(piece).await };
-        let is_taken = match place {
-            Some(_place) => timeout(UNHELD_PATIENCE, forwarded).await.unwrap_or(false),
-            None => forwarded.await,
+        let place = match place {
+            Some(place) => Ok(Some(place)),
+            None => self.unheld(piece.len()).await,
         };
+        let is_taken = match place {
+            Ok(Some(_place)) => timeout(UNHELD_PATIENCE, self.forward_next(piece)).await.unwrap_or(false),
+            Ok(None) => self.forward_next(piece).await,
+            Err(_) => false,
+        };
+        self.has_hole |= !is_taken;
         if is_taken || self.answer.has_ended() { Ok(()) } else { Err(CancelReason::ClientGone) }
+    }
+
+    /// Forwards what is held, and a piece. Returns whether the client is still connected and fast enough.
+    async fn forward_next(&mut self, piece: Bytes) -> bool {
+        self.release().await && self.forward(piece).await
     }
 
     /// Forwards what is held. Returns whether the client is still connected and fast enough.
@@ -177,7 +202,7 @@ impl Passing {
 
     /// Ends the body with what is held, and properly if the answer is complete.
     pub(super) async fn finish(mut self, is_whole: bool) {
-        if self.release().await && is_whole {
+        if self.release().await && is_whole && !self.has_hole {
             self.pace.wait(&self.client, Piece::End).await;
         }
     }

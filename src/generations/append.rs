@@ -14,7 +14,11 @@ use crate::types::FreeForm;
 /// Returns the condition that a log has its most attempts.
 fn is_full(log: &str) -> String {
     let last = MOST_ATTEMPTS - 1;
-    format!("exists (select from attempts a where a.project = $1 and a.generation_id = {log} offset {last})")
+    let of_log = format!("from attempts a where a.project = $1 and a.generation_id = {log}");
+    // The greatest number tells of nearly all logs that they have fewer.
+    format!(
+        "(case when (select max(a.attempt) {of_log}) > {last} then exists (select {of_log} offset {last}) else false end)"
+    )
 }
 
 /// A row of an attempt to be added to a log.

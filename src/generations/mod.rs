@@ -138,7 +138,6 @@ pub struct NewGeneration {
     pub created_at: Option<Timestamp>,
     /// The attempts already made.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 20000)]
     pub iterations: Vec<NewAttempt>,
     /// Whether a program satisfied the intent. Only a log that is already finished has this field.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,7 +29,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
                     when rating is distinct from 'poor' then final_bare end as learned_bare
             from log
         ),
-        attempt as (
+        attempt as materialized (
             select g.*, a.attempt, a.passed, a.error_message as error, octet_length(to_json(a.extracted_dsl)::text) as bytes,
                 md5(a.extracted_dsl) as program, bare_hash(a.extracted_dsl) as bare
             from taught g

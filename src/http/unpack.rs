@@ -54,9 +54,9 @@ where
     let body = Body::new(body);
     let coding =
         parts.headers.get(header::CONTENT_ENCODING).map(|coding| coding.as_bytes().to_ascii_lowercase());
-    let decoder: fn(Packed) -> Decoder = match coding.as_deref() {
-        Some(b"gzip" | b"x-gzip") => gzip,
-        Some(b"zstd") => zstd,
+    let (decoder, window): (fn(Packed) -> Decoder, usize) = match coding.as_deref() {
+        Some(b"gzip" | b"x-gzip") => (gzip, 0),
+        Some(b"zstd") => (zstd, WINDOW),
         _ => return Request::from_parts(parts, body),
     };
     parts.headers.remove(header::CONTENT_ENCODING);
@@ -67,7 +67,7 @@ where
         let broken = |error: axum::Error| io::Error::other(Broken(error.into_inner()));
         let packed: Packed = StreamReader::new(in_pieces(body.into_data_stream().map_err(broken)).boxed());
         let unpacked = in_turn(ReaderStream::with_capacity(decoder(packed), CHUNK), memory.clone());
-        Ok::<_, io::Error>(with_window(unpacked, memory))
+        Ok::<_, io::Error>(with_window(unpacked, memory, window))
     });
     Request::from_parts(parts, Body::from_stream(unpacked.try_flatten()))
 }
@@ -81,13 +81,14 @@ fn no_memory(error: Error) -> io::Error {
 fn with_window(
     unpacked: impl Stream<Item = io::Result<Bytes>> + Unpin,
     memory: Memory,
+    window: usize,
 ) -> impl Stream<Item = io::Result<Bytes>> {
-    stream::try_unfold((unpacked, memory, 0), async |(mut unpacked, memory, kept)| {
+    stream::try_unfold((unpacked, memory, window, 0), async |(mut unpacked, memory, window, kept)| {
         memory.hold_beside(DECODER + kept).await.map_err(no_memory)?;
         let chunk = unpacked.try_next().await?;
         Ok(chunk.map(|chunk| {
-            let kept = WINDOW.min(kept + chunk.len());
-            (chunk, (unpacked, memory, kept))
+            let kept = window.min(kept + chunk.len());
+            (chunk, (unpacked, memory, window, kept))
         }))
     })
 }

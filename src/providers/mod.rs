@@ -227,8 +227,11 @@ impl Providers {
 fn malformed(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count();
-    let name = text.lines().nth(line).and_then(|line| line.split('=').next()).unwrap_or_default().trim();
-    anyhow::anyhow!("line {}, {name:?}: {}", line + 1, error.message())
+    let member = text.lines().nth(line).and_then(|line| line.split_once('='));
+    let name = member.map_or("", |(name, _)| name.trim());
+    // What is between quotation marks is the value.
+    let message = error.message().split('"').next().unwrap_or_default().trim_end();
+    anyhow::anyhow!("line {}, {name:?}: {message}", line + 1)
 }
 
 impl Provider {
@@ -350,6 +353,9 @@ mod tests {
             unknown.starts_with("line 4, \"api_key\": unknown field") && !unknown.contains("qQ7x"),
             "{unknown}"
         );
+        let colon = error("[[providers]]\nname = \"a\"\napi_key: qQ7xK2mZ9vB4nR8t");
+        let number = error("[[providers]]\nname = \"a\"\nmodels = \"qQ7xK2mZ9vB4nR8t\"");
+        assert!(!colon.contains("qQ7x") && !number.contains("qQ7x"), "{colon}, {number}");
         let file = "[[providers]]\nname = \"a\"\nkind = \"openai\"\nbase_url = \"ftp://x\"";
         assert!(error(file).contains("must be an HTTP address"));
     }

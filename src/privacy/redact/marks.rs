@@ -99,8 +99,8 @@ pub(super) fn patterns() -> [Pattern; 30] {
         // Keys whose prefixes names begin with, too: those of Voyage, GoCardless, Brave, Unkey, Lichess, Yandex, Thunderstore, Val Town,
         // Mollie and others.
         Pattern::token("pa-", "^pa-[A-Za-z0-9_-]{43}", is_very_random),
-        Pattern::token("live_", "^live_(?:[A-Za-z0-9_-]{40}|[A-Za-z0-9]{30})", is_very_random),
-        Pattern::token("test_", "^test_[A-Za-z0-9]{30}", is_very_random),
+        Pattern::token("live_", "^live_(?:[A-Za-z0-9_-]{40}|[A-Za-z0-9]{30}(?-u:\\b))", is_very_random),
+        Pattern::token("test_", "^test_[A-Za-z0-9]{30}(?-u:\\b)", is_very_random),
         Pattern::token("sandbox_", "^sandbox_[A-Za-z0-9_-]{40}", is_very_random),
         Pattern::token("BSA", "^BSA[A-Za-z0-9_-]{24,}", is_very_random),
         Pattern::token("unkey_", "^unkey_[A-Za-z0-9]{20,}", is_very_random),

@@ -34,14 +34,14 @@ pub(super) fn patterns() -> [Pattern; 9] {
         .on_two_lines(),
         Pattern::matches(
             &["\"random_password"],
-            r#""random_password\\*"[^}]*?"result\\*"\s*:\s*\\*"([^"\s\\]{8,})"#,
+            r#""random_password\\*"[^}]*?(?:\}[^}]*?)?"result\\*"\s*:\s*\\*"([^"\s\\]{8,})"#,
             is_random,
         )
         .on_two_lines(),
         // A secret that the program of Azure shows.
         Pattern::matches(
             &[".vault.azure.net/secrets/"],
-            r#"\.vault\.azure\.net/secrets/[^"\s{}]*"[^{}]*?"value\\*"\s*:\s*\\*"([^"\s\\]{8,})"#,
+            r#"\.vault\.azure\.net/secrets/[^"\s{}]*"[^{}]*?(?:\{[^{}]*\}[^{}]*?)?"value\\*"\s*:\s*\\*"([^"\s\\]{8,})"#,
             is_random,
         )
         .on_two_lines(),

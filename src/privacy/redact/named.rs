@@ -207,7 +207,7 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|-- pass)|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -264,7 +264,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
             };
             match read {
-                Ok(value) if is_of_other_form(&text[value.clone()]) => (),
+                Ok(value) if is_of_other_form(&text[value.clone()]) => at = behind_long_word(text, at),
                 Ok(value) => {
                     at = value.end;
                     values.push(value);

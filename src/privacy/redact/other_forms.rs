@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::builtin;
-use super::random::is_very_random;
+use super::random::{is_random, is_very_random};
 
 /// Returns whether a value is of a form that no secret has.
 pub(super) fn is_of_other_form(value: &str) -> bool {
@@ -38,7 +38,7 @@ fn is_member(value: &str) -> bool {
     let is_name = |part: &str| {
         !part.is_empty()
             && part.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
-            && !is_very_random(part)
+            && !is_random(part)
     };
     value.contains('.') && value.split('.').all(is_name)
 }
@@ -56,7 +56,7 @@ fn is_test(value: &str) -> bool {
 
 /// Returns whether a value is the name of a header.
 fn is_header(value: &str) -> bool {
-    let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_very_random(word);
+    let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_random(word);
     value
         .strip_prefix("X-")
         .or_else(|| value.strip_prefix("x-"))

@@ -21,6 +21,7 @@ fn a_text_of_nothing_but_names_is_read_in_linear_time() {
         "token_id:",
         "arn:aws:secret:",
         "token:f(a)",
+        "token:aB1cD2::",
         "token_id:f(a)",
         "password is ",
         "password: ",
