@@ -465,3 +465,22 @@ impl From<memories::Event> for Event {
         Self::Memory(event)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::suggestions::{Names, NewPartialInput, NewPartialInputs};
+
+    #[test]
+    fn an_event_of_many_rows_weighs_as_much_as_many_events() {
+        let weight = |count: usize| {
+            let input = NewPartialInput { id: None, text: "a".to_owned(), at: None };
+            let inputs = NewPartialInputs { inputs: vec![input; count] };
+            let typed = suggestions::Event::partial_inputs(Uuid::nil(), inputs, Names::default());
+            Event::Suggestion(typed).weight()
+        };
+        assert_eq!([1, 15, 16, 1_600].map(weight), [1, 1, 2, 101]);
+    }
+}

@@ -6,9 +6,10 @@
 //!
 //! # How lines are read
 //!
-//! Lines are read in pieces of 2 MiB or 512 lines, each stored in one transaction, so that a transcript may be of any
-//! size. Clients that send lines of the same source take turns. Lines are parsed and redacted before the transaction
-//! begins, because that may take long; if another server has stored lines of the source meanwhile, they are read again. A line counts once within its source, by a hash of
+//! Lines are read in pieces of 2 MiB, of 4,096 lines, or of 512 that may be uses of tools, each stored in one transaction, so
+//! that a transcript may be of any size. Clients that send lines of the same source take turns. Lines are parsed and redacted
+//! before the transaction begins, because that may take long; if another server has stored lines of the source meanwhile, they
+//! are read again. A line counts once within its source, by a hash of
 //! its bytes, because real files repeat lines, and simple clients send whole files again. The use of a tool and its
 //! result are connected by their id, in whatever order and in whichever requests they arrive. An action counts when
 //! its result has arrived, because only then it is known whether it succeeded. Searches and fallbacks get ids that

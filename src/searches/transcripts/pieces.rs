@@ -12,15 +12,25 @@ use crate::http::{clean_json, utf8};
 use crate::privacy::hash_key::HashKey;
 use crate::types::derived_id;
 
-/// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory, and the use of a
-/// tool in it may take milliseconds, for which other projects wait.
-const LINES: usize = 512;
+/// The maximum number of lines in one transaction. A short line needs some hundred times its size in memory.
+const LINES: usize = 4_096;
+/// The maximum number of lines in one transaction that may be uses of tools. Each may take milliseconds, for which other projects
+/// wait.
+const USES: usize = 512;
+/// The number of bytes that the use of a tool has at least.
+const SHORTEST_USE: usize = 64;
 
 /// Divides lines into pieces, which share their bytes.
 pub(super) fn pieces(mut lines: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
-        let end =
-            memchr::memchr_iter(b'\n', &lines).nth(LINES - 1).map_or(lines.len(), |newline| newline + 1);
+        let (mut begun, mut count, mut uses) = (0, 0, 0);
+        let is_last = |newline: &usize| {
+            count += 1;
+            uses += usize::from(newline - begun >= SHORTEST_USE);
+            begun = newline + 1;
+            count == LINES || uses == USES
+        };
+        let end = memchr::memchr_iter(b'\n', &lines).find(is_last).map_or(lines.len(), |newline| newline + 1);
         let piece = lines.split_to(end);
         (!piece.is_empty()).then_some(piece)
     })
@@ -101,6 +111,15 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_piece_has_4096_lines_of_which_512_may_be_uses_of_tools() {
+        let count = |bytes: Bytes| memchr::memchr_iter(b'\n', &bytes).count();
+        let counts =
+            |line: &str, times: usize| pieces(Bytes::from(line.repeat(times))).map(count).collect::<Vec<_>>();
+        assert_eq!(counts("{}\n", 5_000), [4_096, 904]);
+        assert_eq!(counts(&format!("{}\n", "x".repeat(SHORTEST_USE)), 1_100), [512, 512, 76]);
+    }
 
     #[test]
     fn the_hash_of_a_line_is_that_of_the_project() {
