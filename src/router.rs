@@ -15,7 +15,7 @@ use tower::ServiceBuilder;
 use tower::util::MapRequestLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
 use tower_http::timeout::RequestBodyTimeoutLayer;
@@ -84,8 +84,11 @@ pub fn router(app: App) -> Router {
     let (api, document) = api().split_for_parts();
     let yaml = Bytes::from(document.to_yaml().expect("the document is made of plain values"));
     let json = Bytes::from(document.to_json().expect("the document is made of plain values") + "\n");
+    let is_large = SizeAbove::new(send::SMALL);
+    let is_packed = NotForContentType::new("application/gzip");
     let compression = CompressionLayer::new()
-        .compress_when(DefaultPredicate::new().and(NotForContentType::new("application/gzip")).and(is_ours));
+        .compress_when(DefaultPredicate::new().and(is_large).and(is_packed).and(is_ours));
+    let compressors = Compressors::default();
     let parameters = Arc::new(KnownParameters::of(&document));
     // The layers are added as one, because the router boxes every layer that is added to it, at a cost for
     // each request.
@@ -94,9 +97,9 @@ pub fn router(app: App) -> Router {
         .layer(SetRequestIdLayer::new(REQUEST_ID, NewRequestId))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(log_failure))
-        .layer(middleware::from_fn_with_state(Compressors::default(), send::send))
+        .layer(middleware::from_fn(send::send))
         .layer(compression)
-        .layer(middleware::from_fn_with_state((app.clone(), parameters), surround))
+        .layer(middleware::from_fn_with_state((app.clone(), parameters, compressors), surround))
         .layer(CatchPanicLayer::custom(|_| {
             Error::Internal(anyhow::anyhow!("a handler panicked")).into_response()
         }))
@@ -170,7 +173,7 @@ impl MakeRequestId for NewRequestId {
 /// Surrounds every request: admits or refuses it, writes the body of refusals, and times the request by route
 /// and status.
 async fn surround(
-    State((app, parameters)): State<(App, Arc<KnownParameters>)>,
+    State((app, parameters, compressors)): State<(App, Arc<KnownParameters>, Compressors)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -203,11 +206,11 @@ async fn surround(
     }
     replaced.report(&mut response);
     let mut response = end_line(response);
-    send::note(&mut response, accepts, memory);
     telemetry::log_request(response.status().as_u16(), started.elapsed());
     let labels =
         [("method", method.to_owned()), ("route", route), ("status", response.status().as_u16().to_string())];
     metrics::histogram!("gleaner_http_request_duration_seconds", &labels)
         .record(started.elapsed().as_secs_f64());
+    send::note(&mut response, accepts, memory, compressors).await;
     response
 }

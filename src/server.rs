@@ -126,6 +126,7 @@ impl Running {
         let defaults = Defaults { models, ..settings.defaults };
         let keyring = Keyring::new(db.clone(), settings.connections, defaults, Arc::clone(&work));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
+        let bodies = Budget::new(settings.body_memory << 20);
         let short = Budget::new((settings.body_memory << 20) / 2);
         let (writer, writing) =
             Writer::start(&writer_db, settings.silence, short, &db, keyring.reading(), &work, longest);
@@ -155,8 +156,8 @@ impl Running {
             keyring,
             similar: Shares::new((settings.connections as usize).div_ceil(8)),
             work,
-            samples: Arc::new(Samples::new(longest)),
-            bodies: Budget::new(settings.body_memory << 20),
+            samples: Arc::new(Samples::new(longest, bodies.clone())),
+            bodies,
             providers: settings.providers,
             calls: Shares::new(settings.calls),
             embedder: settings.embedder,

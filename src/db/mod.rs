@@ -22,7 +22,7 @@ use anyhow::{anyhow, bail};
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres, SqlSafeStr, Transaction};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgPool, Postgres, SqlSafeStr, Transaction};
 
 use crate::error::{Error, Result};
 use crate::outage::Outage;
@@ -78,6 +78,8 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         // process.
         options = options.options([("max_parallel_workers_per_gather", "0")]);
     }
+    // They are those of the connection, which outlast a transaction that does not end in order.
+    let has_locks = name == LATE_NAME;
     let idle = match name {
         WRITER_NAME => "10s",
         // As long as a statement may take that stores a report.
@@ -100,9 +102,15 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
             Box::pin(async move { Ok(state.idle_for < REST || silence::answers(connection).await) })
         })
         // A connection keeps the room for the longest row that it has read and the longest statement that it has sent.
-        .after_release(|connection, _| {
+        .after_release(move |connection, _| {
             connection.shrink_buffers();
-            Box::pin(async move { silence::expect_end(connection).await.map(|()| true) })
+            Box::pin(async move {
+                silence::expect_end(connection).await?;
+                if has_locks {
+                    connection.execute("select pg_advisory_unlock_all()").await?;
+                }
+                Ok(true)
+            })
         })
         // Every request waits while the database is away, and what becomes of it is told elsewhere.
         .acquire_slow_level(log::LevelFilter::Debug)

@@ -26,6 +26,7 @@ use crate::providers::Provider;
 use crate::providers::answer::{Answer, Api, MOST_ANSWER, arriving};
 use crate::sharing::Place;
 use crate::state::App;
+use crate::types::value;
 
 /// The error for a model that no provider offers.
 pub(super) const NO_PROVIDER: Error = Error::NotFound("model in the providers file");
@@ -235,7 +236,7 @@ struct Passed<'a> {
     flight: &'a mut Flight,
 }
 
-/// Reads an answer as far as there is memory for it, besides that for the request's `own` body. Returns what has come, and
+/// Reads an answer as far as there is memory for it and what is made of it, besides that for the request's `own` body. Returns what has come, and
 /// whether that is all of it.
 pub(super) async fn collect(
     answer: &mut reqwest::Response,
@@ -250,7 +251,8 @@ pub(super) async fn collect(
             return Ok((bytes.into(), false));
         }
     }
-    Ok((bytes.into(), true))
+    let held = memory.hold_values(own + bytes.len(), value::count(&bytes)).await;
+    Ok((bytes.into(), held.is_ok()))
 }
 
 /// Makes the response of a provider's answer.

@@ -23,6 +23,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::frames::{Bodies, Waits};
+
 /// How long a client may send nothing until its connection is closed.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long a client may send at most until its connection is closed, if it has no less time.
@@ -118,11 +120,12 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Watches the body of a request.
-    pub(super) fn of(request: Request<Incoming>) -> (Request<Body>, Self) {
+    /// Watches the body of a request, which is one of those of its connection that wait to be read.
+    pub(super) fn of(request: Request<Incoming>, bodies: &Bodies) -> (Request<Body>, Self) {
         let bytes = Arc::new(AtomicU64::new(left(request.body())));
         let unread = Self { bytes: Arc::clone(&bytes), version: request.version() };
-        (request.map(|body| Body::new(Watched { body, unread: bytes })), unread)
+        let waits = (!request.body().is_end_stream()).then(|| bodies.one_more());
+        (request.map(|body| Body::new(Watched { body, unread: bytes, waits })), unread)
     }
 
     /// Says in a response that the connection ends with it, if a part of the body is unread.
@@ -142,6 +145,7 @@ fn left(body: &Incoming) -> u64 {
 struct Watched {
     body: Incoming,
     unread: Arc<AtomicU64>,
+    waits: Option<Waits>,
 }
 
 impl hyper::body::Body for Watched {
@@ -155,6 +159,14 @@ impl hyper::body::Body for Watched {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         let unread = if frame.is_none() { 0 } else { left(&self.body) };
         self.unread.store(unread, Ordering::Relaxed);
+        if let (Some(waits), Some(Ok(frame))) = (&self.waits, &frame)
+            && frame.data_ref().is_some_and(|part| !part.is_empty())
+        {
+            waits.part_is_read();
+        }
+        if unread == 0 {
+            self.waits = None;
+        }
         Poll::Ready(frame)
     }
 

@@ -26,6 +26,10 @@ pub(super) const FREE: usize = 16 << 10;
 /// The unit of bookkeeping, in bytes.
 const UNIT: usize = 1 << 10;
 
+/// The number of bytes that a short request takes while it waits to be written: its future, its head and its event. It does so
+/// even if its client has gone.
+const REQUEST: usize = 10 << 10;
+
 /// How long a request waits for memory that others hold.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -127,6 +131,14 @@ impl Memory {
     #[must_use]
     pub fn unbounded() -> Self {
         Self::holding_nothing(Budget::new(usize::MAX))
+    }
+
+    /// Holds nothing yet of a budget, for a part of a request's work whose memory is given back before the response is sent.
+    #[must_use]
+    pub fn of_project(budget: &Budget, project: &Arc<str>) -> Self {
+        let memory = Self::holding_nothing(budget.clone());
+        memory.set_project(project);
+        memory
     }
 
     fn holding_nothing(budget: Budget) -> Self {
@@ -268,15 +280,15 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes memory of `waiting` for what waits to be written, however little that is, unless the request holds some anyway.
-    /// Connections do not limit how much waits, because it does so even if its client has gone. Returns none if others hold
+    /// Takes memory of `waiting` for a request that waits to be written, however short it is, unless it holds some anyway.
+    /// Connections do not limit how many wait, because they do so even if their clients have gone. Returns none if others hold
     /// too much.
     pub fn queue(&self, waiting: &Budget) -> Option<Queued> {
         if self.is_held() {
             return Some(Queued { _place: None });
         }
         let project = self.0.project.get_or_init(Arc::default);
-        let units = 1 + 2 * self.0.asked.load(Ordering::Relaxed) / UNIT;
+        let units = (REQUEST + 2 * self.0.asked.load(Ordering::Relaxed)) / UNIT;
         let place = waiting.memory.try_take(project, u32::try_from(units).unwrap_or(u32::MAX))?;
         Some(Queued { _place: Some(place) })
     }
@@ -333,6 +345,14 @@ impl Memory {
             *read
         };
         self.hold(read).await
+    }
+}
+
+impl Memory {
+    /// Holds memory for so many bytes of work, besides those that were held for it before: what is read, and all that is made of
+    /// it.
+    pub async fn hold_work(&self, bytes: usize) -> Result<()> {
+        self.hold_more(bytes.div_ceil(2)).await
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod check;
 pub mod clean;
 pub mod end_line;
+mod frames;
 pub mod idempotency;
 pub mod json;
 pub mod line;

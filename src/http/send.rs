@@ -5,18 +5,18 @@
 //! - What is larger is sent in small pieces at a minimum [`pace`], and from 32 KiB on it holds memory until the last of
 //!   them. A connection of HTTP/2 keeps a whole chunk for a client that has room for one byte.
 //! - A document that is the same for everybody is [`Shared`], and takes nothing.
-//! - A response is compressed before any of it is sent, because the state of a compressor takes a megabyte. Streams are
-//!   compressed while they are sent; whoever begins them limits how many there are.
+//! - A response is compressed before any of it is sent, because the state of a compressor takes up to a megabyte, and as many at
+//!   a time as there are processors. Streams are compressed while they are sent; whoever begins them limits how many there are.
 
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes, HttpBody as _};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::memory::{FREE, Memory};
 use super::pace::{self, Pace};
@@ -26,13 +26,19 @@ use crate::sharing::Pauses;
 /// The number of bytes that a client of HTTP/2 may leave unread beyond what is counted.
 const PIECE: usize = 16 << 10;
 
+/// The number of bytes up to which a response is not compressed, which would take longer than sending it.
+pub const SMALL: u64 = 1 << 10;
+
 /// Marks a response whose bytes all responses share. It is sent as it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Shared;
 
-/// Marks a response that was complete before it was compressed.
-#[derive(Debug, Clone, Copy)]
-struct Whole;
+/// Marks a response that was complete before it was compressed, and may be. A compressor has its state from its beginning, so
+/// this value is one of the places of [`Compressors`].
+#[derive(Debug, Clone)]
+struct Whole {
+    _compressor: Arc<OwnedSemaphorePermit>,
+}
 
 /// A limit on the responses that are being compressed at the same time.
 #[derive(Debug, Clone)]
@@ -62,10 +68,15 @@ pub async fn hold(response: Response, memory: &Memory) -> Response {
     }
 }
 
-/// Notes on a response, before it is compressed, what it holds and whether it is complete.
-pub fn note(response: &mut Response, accepts: bool, memory: Memory) {
-    if accepts && response.body().size_hint().exact().is_some() {
-        response.extensions_mut().insert(Whole);
+/// Notes on a response, before it is compressed, what it holds and whether it is complete. One that may be compressed waits
+/// until it can be.
+pub async fn note(response: &mut Response, accepts: bool, memory: Memory, compressors: Compressors) {
+    let is_large = response.body().size_hint().exact().is_some_and(|size| size > SMALL);
+    if accepts
+        && is_large
+        && let Ok(compressor) = compressors.0.acquire_owned().await
+    {
+        response.extensions_mut().insert(Whole { _compressor: Arc::new(compressor) });
     }
     if memory.is_held() {
         response.extensions_mut().insert(memory);
@@ -79,15 +90,14 @@ pub fn accepts_encodings(headers: &HeaderMap) -> bool {
 }
 
 /// Sends what the service inside has answered.
-pub async fn send(State(compressors): State<Compressors>, request: Request, next: Next) -> Response {
+pub async fn send(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let memory = response.extensions_mut().remove::<Memory>();
-    let was_whole = response.extensions_mut().remove::<Whole>().is_some();
+    let whole = response.extensions_mut().remove::<Whole>();
     if response.extensions().get::<Shared>().is_some() {
         return response;
     }
-    if was_whole && response.headers().contains_key(header::CONTENT_ENCODING) {
-        let _compressor = compressors.0.acquire().await;
+    if whole.is_some() && response.headers().contains_key(header::CONTENT_ENCODING) {
         match collect(response).await {
             Ok(whole) => response = whole,
             Err(error) => return Error::Internal(error.into()).into_response(),

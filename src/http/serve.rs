@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
+use super::frames::{Bodies, Frames};
 use super::linger::{Lingering, Unread, linger};
 use crate::error::{Error, Refused};
 
@@ -62,6 +63,10 @@ const WITH_ALL_STREAMS: u32 = 16;
 /// How many bytes of bodies a client may send in HTTP/2 before they are asked for. They are in no budget, so that each request of
 /// a new connection has fewer, the more connections are open, but at least as many as a frame.
 const WINDOW: u32 = 256 << 10;
+
+/// In how many parts these may come. Each of them may keep a frame's worth of memory.
+const PARTS: u32 = 64;
+const LEAST_PARTS: u32 = 4;
 
 /// The size of a frame in HTTP/2, and the number of bytes of a response that are in no budget because they wait to be sent.
 const FRAME: u32 = 16 << 10;
@@ -111,14 +116,17 @@ pub async fn serve(
         };
         let connections = limits.connections - places.available_permits();
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
-        let server = server(u32::try_from(connections).unwrap_or(u32::MAX).max(1), patience);
+        let connections = u32::try_from(connections).unwrap_or(u32::MAX).max(1);
+        let server = server(connections, patience);
+        let bodies = Bodies::default();
+        let bodies_here = bodies.clone();
         let routers = routers.clone();
         let asked = Arc::new(Asked::default());
         let asked_here = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Incoming>| {
             asked_here.count(&request);
             let has_many_fields = request.headers().len() > MOST_FIELDS;
-            let (mut request, unread) = Unread::of(request);
+            let (mut request, unread) = Unread::of(request, &bodies_here);
             request.extensions_mut().insert(ConnectInfo(address));
             // A connection that was opened while the server was starting goes on with what it serves then.
             let router = routers.borrow().clone();
@@ -141,6 +149,8 @@ pub async fn serve(
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(limits.patience));
         let (stream, ended_stream) = Lingering::new(Box::pin(stream));
+        let most_parts = share(PARTS, connections).clamp(LEAST_PARTS, PARTS);
+        let stream = Frames::new(stream, bodies, most_parts as usize);
         let connection = server.serve_connection(TokioIo::new(stream), service).into_owned();
         let mut is_stopping = is_stopping.clone();
         tokio::spawn(async move {
@@ -189,9 +199,8 @@ pub async fn serve(
 
 /// Returns what serves a new connection as long as so many are open.
 fn server(connections: u32, patience: Duration) -> Builder<TokioExecutor> {
-    let share = |all: u32| all.saturating_mul(WITH_ALL_STREAMS) / connections;
-    let streams = share(STREAMS).clamp(1, STREAMS);
-    let window = share(WINDOW).clamp(FRAME, WINDOW);
+    let streams = share(STREAMS, connections).clamp(1, STREAMS);
+    let window = share(WINDOW, connections).clamp(FRAME, WINDOW);
     let head = (HEADS / connections).clamp(LEAST_HEAD, MOST_HEAD) as usize;
     let head_2 = (HEADS_2 / (connections * streams)).clamp(LEAST_HEAD_2, MOST_HEAD_2);
     let mut server = Builder::new(TokioExecutor::new());
@@ -201,6 +210,11 @@ fn server(connections: u32, patience: Duration) -> Builder<TokioExecutor> {
     http2.initial_connection_window_size(WINDOW).initial_stream_window_size(window);
     http2.max_send_buf_size(FRAME as usize).max_header_list_size(head_2);
     server
+}
+
+/// Returns the part of a limit that a new connection has as long as so many are open.
+fn share(all: u32, connections: u32) -> u32 {
+    all.saturating_mul(WITH_ALL_STREAMS) / connections
 }
 
 /// The requests that a connection has made.

@@ -28,6 +28,10 @@ use crate::types::Timestamp;
 const COMPARED: usize = 50;
 /// The number of characters of a text that are compared.
 const LONGEST_TEXT: i32 = 6_000;
+/// The number of bytes that a term of a candidate takes: its key, also as it is read, and its count.
+const BYTES_OF_TERM: usize = 16;
+/// The number of bytes that a byte of a compared text takes: itself, and the 4-gram that begins there.
+const BYTES_OF_GRAM: usize = 32;
 const MICROS_OF_A_DAY: f64 = 86_400e6;
 
 /// Memories as documents: found by their terms, within a project.
@@ -60,6 +64,10 @@ struct Remembered {
 impl Candidate for Remembered {
     fn id(&self) -> Uuid {
         self.id
+    }
+
+    fn bytes(&self) -> usize {
+        BYTES_OF_TERM * self.term_counts.len()
     }
 }
 
@@ -150,7 +158,8 @@ pub(super) async fn find(
         return Ok(Vec::new());
     }
     let scope = Scope { project: Arc::clone(project), facet: None };
-    let finder = Candidates { db, samples, corpus: &MEMORIES };
+    let memory = samples.memory(project);
+    let finder = Candidates { db, samples, corpus: &MEMORIES, memory: &memory };
     let (last, earlier) = sought
         .queries
         .split_first()
@@ -174,6 +183,7 @@ pub(super) async fn find(
     };
     let ids: Vec<_> = best.iter().map(|(memory, ..)| memory.id).collect();
     let texts = texts(db, project, &ids).await?;
+    memory.hold_work(texts.values().map(|text| text.len() * BYTES_OF_GRAM).sum()).await?;
     let verdicts = verdicts(db, project, &ids).await?;
     let cosines: Vec<_> = match &sought.meaning {
         Some(meaning) => {
@@ -189,6 +199,7 @@ pub(super) async fn find(
         .collect();
     let (of_project, at) = (Arc::clone(project), sought.at);
     let rank = move || {
+        let _memory = memory;
         let compared: Vec<_> = best
             .iter()
             .map(|(memory, indexed, score)| Compared {
@@ -228,7 +239,7 @@ async fn candidates(
     scope: &Scope,
     text: &str,
     sought: &Sought<'_>,
-) -> sqlx::Result<Vec<Remembered>> {
+) -> Result<Vec<Remembered>> {
     if terms(text).next().is_none() {
         return Ok(Vec::new());
     }

@@ -27,7 +27,7 @@ use crate::providers::answer::{Answer, Api, MOST_ANSWER, arriving};
 use crate::providers::sse::{Events, Pieces};
 use crate::providers::{Kind as ProviderKind, Providers};
 use crate::state::App;
-use crate::types::FreeForm;
+use crate::types::{FreeForm, value};
 
 /// The maximum number of tokens that an answer of Anthropic's may have, whose API asks for a limit.
 const MOST_OUTPUT: u32 = 8_192;
@@ -318,6 +318,12 @@ impl Room<'_> {
         let held = self.memory.hold(self.own + bytes).await;
         held.map_err(|_| no_memory())
     }
+
+    /// Holds memory for an answer that is parsed as a whole.
+    async fn hold_values(&self, bytes: usize, values: usize) -> Result<(), Failure> {
+        let held = self.memory.hold_values(self.own + bytes, values).await;
+        held.map_err(|_| no_memory())
+    }
 }
 
 /// Reports progress. Returns whether somebody may still listen.
@@ -361,6 +367,7 @@ async fn whole(mut response: reqwest::Response, room: &Room<'_>) -> Result<Vec<u
         bytes.extend_from_slice(&chunk);
     }
     bytes.truncate(MOST_ANSWER);
+    room.hold_values(arriving + bytes.len(), value::count(&bytes)).await?;
     Ok(bytes)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures_util::TryStreamExt as _;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::QueryAs;
 use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres};
@@ -13,12 +14,16 @@ use super::keys::{self, Key};
 use super::sample::Sample;
 use super::samples::Samples;
 use super::{Corpus, Scope, in_scope};
+use crate::error::Result;
+use crate::http::memory::Memory;
 use crate::sharing::apart;
 
 /// The number of candidates beyond which no more common keys are used.
 const ENOUGH: usize = 100;
 /// The number of rows that are read to add candidates.
 const FIRST_ROWS: usize = 5 * MOST;
+/// The number of bytes of candidates for which memory is held at a time, because asking for it takes time.
+const STEP: usize = 64 << 10;
 
 /// A statement that reads candidates, to which the domain binds the parameters of [`Corpus::filter`].
 pub type Query<R> = QueryAs<'static, Postgres, R, PgArguments>;
@@ -27,6 +32,9 @@ pub type Query<R> = QueryAs<'static, Postgres, R, PgArguments>;
 pub trait Candidate: for<'r> FromRow<'r, PgRow> + Send + Unpin {
     /// The document's id.
     fn id(&self) -> Uuid;
+
+    /// Returns about how many bytes the candidate takes, with all that is made of it when it is ranked.
+    fn bytes(&self) -> usize;
 }
 
 /// What is needed to read candidates.
@@ -39,6 +47,8 @@ pub struct Candidates<'a> {
     pub samples: &'a Arc<Samples>,
     /// The documents that are searched.
     pub corpus: &'static Corpus,
+    /// What holds memory for the candidates. It is dropped when they are ranked.
+    pub memory: &'a Memory,
 }
 
 impl Candidates<'_> {
@@ -50,7 +60,7 @@ impl Candidates<'_> {
         scope: &Scope,
         text: &str,
         bind: impl Fn(Query<R>) -> Query<R>,
-    ) -> sqlx::Result<Vec<R>> {
+    ) -> Result<Vec<R>> {
         let used = self.current(scope).await?;
         let (mut found, all_read) = self.find_by_samples(scope, text, &used, &bind).await?;
         // More documents have the keys than the plan expected, so that those that were read are an arbitrary part.
@@ -75,7 +85,7 @@ impl Candidates<'_> {
         text: &str,
         UsedSamples { of_project, of_scope: sample }: &UsedSamples,
         bind: &impl Fn(Query<R>) -> Query<R>,
-    ) -> sqlx::Result<(Vec<R>, bool)> {
+    ) -> Result<(Vec<R>, bool)> {
         let Corpus { table, keys, indexed, order, filled_up, .. } = self.corpus;
         let plan = {
             let (text, of_plan, keyed) = (text.to_owned(), scope.clone(), self.corpus.keyed);
@@ -124,7 +134,7 @@ impl Candidates<'_> {
         keys: impl Into<Option<Vec<Key>>>,
         scope: &Scope,
         bind: &impl Fn(Query<R>) -> Query<R>,
-    ) -> sqlx::Result<bool> {
+    ) -> Result<bool> {
         let Corpus { columns, indexed, filter, .. } = self.corpus;
         let sql = format!(
             "select {columns} from ({rows}) document where {} and {indexed} and {filter} limit $4",
@@ -136,11 +146,21 @@ impl Candidates<'_> {
             .bind(scope.facet.clone())
             .bind(keys.into())
             .bind(i64::try_from(most).unwrap_or(i64::MAX));
-        let rows: Vec<R> = bind(query).fetch_all(self.db).await?;
         let known: HashSet<_> = found.iter().map(R::id).collect();
-        let all_read = rows.len() < most;
-        found.extend(rows.into_iter().filter(|row| !known.contains(&row.id())));
-        Ok(all_read)
+        let (mut read, mut bytes) = (0, 0);
+        let mut rows = bind(query).fetch(self.db);
+        while let Some(row) = rows.try_next().await? {
+            read += 1;
+            bytes += row.bytes();
+            if bytes >= STEP {
+                self.memory.hold_work(std::mem::take(&mut bytes)).await?;
+            }
+            if !known.contains(&row.id()) {
+                found.push(row);
+            }
+        }
+        self.memory.hold_work(bytes).await?;
+        Ok(read < most)
     }
 
     /// Returns the scope whose sample is used for this one.

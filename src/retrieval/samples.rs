@@ -16,6 +16,7 @@ use sqlx::PgPool;
 use super::sample::{Sample, count};
 use super::{Corpus, Scope};
 use crate::db::silence::LongestStatement;
+use crate::http::memory::{Budget, Memory};
 
 /// The number of rows, in the order of the corpus, that are counted and sampled while a search waits. A larger scope
 /// is read completely in the background.
@@ -34,6 +35,8 @@ pub struct Samples {
     known: Mutex<HashMap<Place, Known>>,
     /// The longest time that taking one may be silent.
     longest: LongestStatement,
+    /// The memory of which searches take what their candidates need.
+    memory: Budget,
 }
 
 /// How many samples there are, and how many bytes they have.
@@ -66,8 +69,14 @@ struct Known {
 impl Samples {
     /// Makes none yet.
     #[must_use]
-    pub fn new(longest: LongestStatement) -> Self {
-        Self { known: Mutex::default(), longest }
+    pub fn new(longest: LongestStatement, memory: Budget) -> Self {
+        Self { known: Mutex::default(), longest, memory }
+    }
+
+    /// Returns what a search in a project holds of the memory, which is nothing yet.
+    #[must_use]
+    pub fn memory(&self, project: &Arc<str>) -> Memory {
+        Memory::of_project(&self.memory, project)
     }
 
     /// Returns the sample of a scope. The sample of a new scope is taken now, and an old one is renewed in the
@@ -175,7 +184,7 @@ mod tests {
 
     #[test]
     fn samples_of_a_project_that_has_many_go_before_those_of_others_and_one_of_nothing_is_not_kept() {
-        let samples = Samples::new(LongestStatement::default());
+        let samples = Samples::new(LongestStatement::default(), Budget::new(0));
         let place = |project: &str, facet: usize| {
             ("table", Scope { project: project.into(), facet: Some(facet.to_string()) })
         };
@@ -214,7 +223,7 @@ mod tests {
     }
     #[test]
     fn samples_have_a_number_of_bytes_at_most_and_the_last_one_is_always_kept() {
-        let samples = Samples::new(LongestStatement::default());
+        let samples = Samples::new(LongestStatement::default(), Budget::new(0));
         let store = |project: &str, facet: usize, bytes: usize| {
             let mut sample = sample_of(&[], 1);
             sample.bytes = bytes;

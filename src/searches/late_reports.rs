@@ -1,14 +1,15 @@
 //! Hook reports whose senders have their answers before what they report is stored. Erasures wait for them, those of other
 //! servers and of commands, too: late reports have marks in the database, which are transactions that hold a lock for each of
-//! their projects. The reports of a second share a mark, of whichever projects they are.
+//! their projects. The reports of a second share a mark, of whichever projects they are, and those of a project its lock.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -33,9 +34,9 @@ pub(super) const LATE: &str = "reports of hooks are still being stored; send the
 /// The error code of a statement that has waited too long for a lock.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// Locks in the database, one for each project, which are given back when the last of the reports that share them is stored.
+/// A transaction whose connection holds the locks of some projects.
 #[derive(Debug)]
-pub(super) struct Mark {
+struct Mark {
     since: Instant,
     locks: Mutex<Locks>,
 }
@@ -43,11 +44,37 @@ pub(super) struct Mark {
 #[derive(Debug)]
 struct Locks {
     transaction: Transaction<'static, Postgres>,
-    projects: HashSet<Arc<str>>,
+    by_project: HashMap<Arc<str>, Weak<Lock>>,
 }
 
-/// Where a report keeps its mark, if it gets one.
-pub(super) type Marked = Arc<OnceLock<Arc<Mark>>>;
+/// A lock of a project in the database, which is given back when the last of the reports that share it is stored. An erasure
+/// of the project need not wait for the reports of others.
+#[derive(Debug)]
+pub(super) struct Lock {
+    mark: Arc<Mark>,
+    project: Arc<str>,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        const UNLOCK: &str = "select pg_advisory_unlock_shared(hashtext('gleaner reports of ' || $1))";
+        let (mark, project) = (Arc::clone(&self.mark), Arc::clone(&self.project));
+        let unlock = async move {
+            let mut locks = mark.locks.lock().await;
+            let unlocked = sqlx::query(UNLOCK).bind(&*project).execute(&mut *locks.transaction).await;
+            if let Err(error) = unlocked {
+                tracing::debug!(%error, "the connection that held a lock is gone");
+            }
+        };
+        // When the program ends, so does the connection.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(unlock);
+        }
+    }
+}
+
+/// Where a report keeps the lock of its project, if it gets one.
+pub(super) type Marked = Arc<OnceLock<Arc<Lock>>>;
 
 /// What marks late reports, of whichever projects.
 #[derive(Debug, Clone)]
@@ -75,8 +102,8 @@ impl LateReports {
                 return;
             }
             match self.try_mark(&mut newest, &project).await {
-                Ok(Some(mark)) => {
-                    let _ = marked.set(mark);
+                Ok(Some(lock)) => {
+                    let _ = marked.set(lock);
                     return;
                 }
                 // An erasure waits for earlier reports.
@@ -88,27 +115,29 @@ impl LateReports {
         }
     }
 
-    async fn try_mark(&self, newest: &mut Weak<Mark>, project: &Arc<str>) -> sqlx::Result<Option<Arc<Mark>>> {
-        const LOCK: &str = "select pg_try_advisory_xact_lock_shared(hashtext('gleaner reports of ' || $1))";
+    async fn try_mark(&self, newest: &mut Weak<Mark>, project: &Arc<str>) -> sqlx::Result<Option<Arc<Lock>>> {
+        // It is the connection's and not the transaction's, so that it can be given back before the others.
+        const LOCK: &str = "select pg_try_advisory_lock_shared(hashtext('gleaner reports of ' || $1))";
         let are_taken = self.db.size() == MARKS && self.db.num_idle() == 0;
         let shared = newest.upgrade().filter(|mark| are_taken || mark.since.elapsed() < SHARED);
         let mark = if let Some(mark) = shared {
             mark
         } else {
-            let locks = Locks { transaction: db::begin(&self.db).await?, projects: HashSet::new() };
+            let locks = Locks { transaction: db::begin(&self.db).await?, by_project: HashMap::new() };
             Arc::new(Mark { since: Instant::now(), locks: Mutex::new(locks) })
         };
         *newest = Arc::downgrade(&mark);
         let mut locks = mark.locks.lock().await;
-        if !locks.projects.contains(project) {
-            let lock = sqlx::query_scalar(LOCK).bind(&**project);
-            if !lock.fetch_one(&mut *locks.transaction).await? {
-                return Ok(None);
-            }
-            locks.projects.insert(Arc::clone(project));
+        if let Some(lock) = locks.by_project.get(project).and_then(Weak::upgrade) {
+            return Ok(Some(lock));
         }
-        drop(locks);
-        Ok(Some(mark))
+        let is_locked = sqlx::query_scalar(LOCK).bind(&**project);
+        if !is_locked.fetch_one(&mut *locks.transaction).await? {
+            return Ok(None);
+        }
+        let lock = Arc::new(Lock { mark: Arc::clone(&mark), project: Arc::clone(project) });
+        locks.by_project.insert(Arc::clone(project), Arc::downgrade(&lock));
+        Ok(Some(lock))
     }
 }
 

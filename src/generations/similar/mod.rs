@@ -19,6 +19,7 @@ use crate::db::rows;
 use crate::error::Result;
 use crate::http::memory::Memory;
 use crate::http::{Check, Checks};
+use crate::retrieval::rank::bytes_ranked;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use crate::sharing::apart;
 use rank::{Solved, rank};
@@ -126,10 +127,12 @@ pub async fn find(
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
     let scope = Scope { project: Arc::clone(project), facet: wanted.domain_name.clone() };
     let (model_used, exclude_id) = (wanted.model_used.as_deref(), wanted.exclude_id);
-    let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS }
+    let ranked_in = samples.memory(project);
+    let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS, memory: &ranked_in }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;
     let ranking = move || {
+        let _memory = ranked_in;
         let solved: Vec<_> = logs.iter().map(Log::solved).collect();
         let ranked = rank(&intent, &solved, limit, least);
         ranked.into_iter().map(|(place, similarity)| (logs[place].id, similarity)).collect::<Vec<_>>()
@@ -184,6 +187,10 @@ struct Log {
 impl Candidate for Log {
     fn id(&self) -> Uuid {
         self.id
+    }
+
+    fn bytes(&self) -> usize {
+        bytes_ranked(&self.intent) + bytes_ranked(&self.program)
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
-use super::builtin;
+use super::expression::Expression;
 use super::plain::Plain;
 
 /// A color or another code of a terminal. Its escape character is itself, or what languages, XML, rsyslog and `cat` write.
@@ -21,6 +19,6 @@ pub(super) const ANCHORS: [&str; 10] =
 
 /// Returns a text without its colors.
 pub(super) fn plain(colored: &str) -> Plain {
-    static COLOR: LazyLock<Regex> = LazyLock::new(|| builtin(color!()));
+    static COLOR: LazyLock<Expression> = LazyLock::new(|| Expression::builtin(color!()));
     Plain::without(colored, COLOR.find_iter(colored).map(|color| (color.range(), None)))
 }

@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
+use super::expression::Expression;
 use super::other_forms::is_account;
 use super::random::{is_key, is_long_number, is_random, is_very_random};
-use super::{CODE, Pattern, builtin};
+use super::{CODE, Pattern};
 
 /// A quotation mark, also in the escapes of code.
 const QUOTE: &str = r#"(?:\\*["'])?"#;
@@ -63,11 +62,11 @@ const CALLS: [&str; 35] = [
 /// Returns the strings among the arguments of such functions that look like nothing but secrets. The others are users, hosts
 /// and databases.
 fn arguments(text: &str) -> Vec<Range<usize>> {
-    static CALL: LazyLock<Regex> = LazyLock::new(|| {
+    static CALL: LazyLock<Expression> = LazyLock::new(|| {
         let names = CALLS.map(regex::escape).join("|");
-        builtin(&format!(r#"(?i)([a-z0-9_.]*(?:{names}))((?:[^"')]|"[^"\n]*"|'[^'\n]*')*)"#))
+        Expression::builtin(&format!(r#"(?i)([a-z0-9_.]*(?:{names}))((?:[^"')]|"[^"\n]*"|'[^'\n]*')*)"#))
     });
-    static STRING: LazyLock<Regex> = LazyLock::new(|| builtin(r#"["']([^\s"'\\]+)\\*["']"#));
+    static STRING: LazyLock<Expression> = LazyLock::new(|| Expression::builtin(r#"["']([^\s"'\\]+)\\*["']"#));
     let calls = CALL.captures_iter(text).filter_map(|call| call.get(1).zip(call.get(2)));
     let strings = calls.flat_map(|(name, arguments)| {
         let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));

@@ -4,11 +4,10 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
+use super::expression::Expression;
 use super::named::QUOTE;
 use super::random::{is_key, is_random, is_very_random};
-use super::{CODE, Pattern, builtin};
+use super::{CODE, Pattern};
 
 /// Returns the patterns of credentials in headers and addresses.
 pub(super) fn patterns() -> [Pattern; 13] {
@@ -111,8 +110,8 @@ pub(super) fn patterns() -> [Pattern; 13] {
 /// Returns the users of addresses that are tokens, without a password or with one that says nothing. The keys in the addresses
 /// of Sentry, whose path is the number of a project, are public.
 fn users(text: &str) -> Vec<Range<usize>> {
-    static USER: LazyLock<Regex> = LazyLock::new(|| {
-        builtin(
+    static USER: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
             r#"(?:(?:git\+)?https?|nats|rediss?|amqps?):\\?/\\?/([^\s:/"'<>{}$`@]{16,200})(?::(?:X|x-oauth-basic)?)?@(sentry\.|o[0-9]+\.ingest)?[A-Za-z0-9.-]+(?::[0-9]+)?(?:(\\?/[0-9]+)(?:[^A-Za-z0-9_/.-]|$))?"#,
         )
     });

@@ -4,14 +4,12 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
-use super::builtin;
+use super::expression::{Captures, Expression};
 use super::other_forms::ARN;
 use super::plain::Plain;
 
 /// The end of a line and what stands before the next one. The end may be the escape of a language, in whose texts are lines.
-static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
+static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
     const LISTED: [&str; 9] = [
         // A time, as container engines and the journal write it.
         r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,Z+-]+\]? (?:std(?:out|err) [FP] )?",
@@ -28,7 +26,7 @@ static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
         r"(?:#|//) ?",
     ];
     let listed = LISTED.join("|");
-    builtin(&format!(
+    Expression::builtin(&format!(
         r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:(?:[ \t]|\\+t)*(?:{listed})){{0,2}}(?:[+~]|(?<old>-))?(?:[ \t]+[+~-] )?"
     ))
 });
@@ -50,10 +48,10 @@ struct Head {
 /// Returns the text without what stands before its lines, or nothing if nothing does. A text that compares two versions has
 /// another view, which is the new version, because an old value stands between a name and the new one.
 pub(super) fn views(text: &str) -> Vec<Plain> {
-    let head = |found: regex::Captures<'_>| {
+    let head = |found: Captures<'_>| {
         let before = found.get_match();
         // The region and the account in the name of a resource of AWS look like the numbers of lines.
-        let length = before.as_str().find(ARN).unwrap_or(before.len());
+        let length = before.as_str().find(ARN).unwrap_or(before.range().len());
         Head {
             range: before.start()..before.start() + length,
             end_of_line: found.name("end").map(|_| '\n'),

@@ -6,7 +6,7 @@
 mod azure;
 mod colors;
 mod commands;
-mod custom;
+mod expression;
 mod headers;
 mod lines;
 mod marks;
@@ -22,20 +22,20 @@ mod replacements;
 pub mod rules;
 mod secrets;
 mod shapes;
+mod tables;
 mod texts;
 mod value_ends;
 
 use std::net::IpAddr;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use nix::time::{ClockId, clock_gettime};
-use regex::{Captures, Match, Regex};
 
 use self::colors::color;
-use self::custom::Expression;
+use self::expression::Expression;
 use self::plain::Plain;
 use self::random::{is_random, is_very_random};
 use super::hash_key::HashKey;
@@ -75,9 +75,9 @@ struct Pattern {
 /// How private spans are found. The functions decide whether one is replaced.
 enum Finds {
     /// One begins with the anchor, which must not be inside a word.
-    Token(Regex, Accepts),
+    Token(Expression, Accepts),
     /// One is the first group that is part of a match, or the whole match.
-    Matches(Regex, Accepts),
+    Matches(Expression, Accepts),
     /// A function finds them.
     Values(fn(&str) -> Vec<Range<usize>>),
 }
@@ -86,11 +86,11 @@ type Accepts = fn(&str) -> bool;
 
 impl Pattern {
     fn token(anchor: &'static str, regex: &str, accepts: Accepts) -> Self {
-        Self::of(&[anchor], Finds::Token(builtin(regex), accepts))
+        Self::of(&[anchor], Finds::Token(Expression::builtin(regex), accepts))
     }
 
     fn matches(anchors: &[&'static str], regex: &str, accepts: Accepts) -> Self {
-        Self::of(anchors, Finds::Matches(builtin(regex), accepts))
+        Self::of(anchors, Finds::Matches(Expression::builtin(regex), accepts))
     }
 
     fn values(anchors: &[&'static str], values: fn(&str) -> Vec<Range<usize>>) -> Self {
@@ -104,11 +104,6 @@ impl Pattern {
     fn on_two_lines(self) -> Self {
         Self { spans_lines: true, ..self }
     }
-}
-
-/// Compiles an expression of ours.
-fn builtin(regex: &str) -> Regex {
-    Regex::new(regex).expect("the built-in expressions are valid")
 }
 
 fn always(_: &str) -> bool {
@@ -280,7 +275,7 @@ impl Redactor {
     ) -> Result<Self, (usize, String)> {
         let builtin = Builtin::of(builtin);
         let compile = |(number, (_, expression)): (usize, &(&str, &str))| {
-            Expression::new(expression).map_err(|error| (number, error))
+            Expression::custom(expression).map_err(|error| (number, error))
         };
         Ok(Self {
             builtin,
@@ -409,7 +404,7 @@ impl Compiled {
             Finds::Matches(regex, accepts) => {
                 let mut from = 0;
                 // What is behind a span may also be the beginning of the next match.
-                while let Some(found) = regex.captures_at(text, from).and_then(|found| meant(&found)) {
+                while let Some(found) = regex.captures_at(text, from).and_then(|found| found.meant()) {
                     if accepts(found.as_str()) {
                         add(found.range());
                     }
@@ -424,13 +419,13 @@ impl Compiled {
 
 /// Returns the token that begins at an anchor. A text inside a word, such as the `sk-` of `task-…`, or inside base64 is not
 /// an anchor.
-fn token_at<'a>(text: &'a str, at: usize, regex: &Regex) -> Option<&'a str> {
+fn token_at<'a>(text: &'a str, at: usize, expression: &Expression) -> Option<&'a str> {
     let before = &text[..at];
     let is_within_word = before.ends_with(|c: char| c.is_ascii_alphanumeric()) && !ends_with_code(before);
     if is_within_word {
         return None;
     }
-    let token = regex.find(&text[at..])?.as_str();
+    let token = expression.find(&text[at..])?.as_str();
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
     // A random part of an address before a slash looks like base64, too, so the token tells.
     let is_within_base64 = token.chars().all(is_base64) && ends_with_base64(before);
@@ -451,21 +446,13 @@ fn collect_until(
         spans.push(Span { start: 0, end: text.len(), rule });
         return;
     }
-    expression.each_match(text, |whole, meant| {
+    for found in expression.captures_iter(text) {
         if spans.len() >= most || processor_time() > end {
-            spans.push(Span { start: whole.start, end: text.len(), rule });
-            return ControlFlow::Break(());
+            spans.push(Span { start: found.get_match().start(), end: text.len(), rule });
+            return;
         }
-        spans.extend(meant.map(|Range { start, end }| Span { start, end, rule }));
-        ControlFlow::Continue(())
-    });
-}
-
-/// Returns the part of a match that its expression is about, unless it is empty: the first of its groups that are part of
-/// the match, or all of it.
-fn meant<'a>(captures: &Captures<'a>) -> Option<Match<'a>> {
-    let group = captures.iter().skip(1).flatten().next();
-    group.or_else(|| captures.get(0)).filter(|span| !span.is_empty())
+        spans.extend(found.meant().map(|meant| Span { start: meant.start(), end: meant.end(), rule }));
+    }
 }
 
 /// A code for other characters: a color of a terminal, also without its escape character, an escape of a language, JSON,
@@ -485,8 +472,7 @@ const LONGEST_CODE: usize = 32;
 
 /// Returns whether a text ends with such a code.
 fn ends_with_code(text: &str) -> bool {
-    static END: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(&format!("{CODE}$")).expect("the pattern is valid"));
+    static END: LazyLock<Expression> = LazyLock::new(|| Expression::builtin(&format!("{CODE}$")));
     END.is_match(&text[text.ceil_char_boundary(text.len().saturating_sub(LONGEST_CODE))..])
 }
 

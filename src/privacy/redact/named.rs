@@ -6,13 +6,12 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
+use super::Pattern;
+use super::expression::Expression;
 use super::near_names::near;
-use super::other_forms::{is_in_arn, is_of_other_form};
+use super::other_forms::{is_in_arn, is_of_other_form, is_tag};
 use super::random::{is_long_number, is_random, is_very_random};
 use super::value_ends::{LONGEST, bare, content, quoted};
-use super::{Pattern, builtin};
 
 /// Words before `key` in the names of secrets.
 pub(super) const KEY_WORDS: [&str; 40] = [
@@ -102,7 +101,7 @@ const BEHIND_SHORT: [&str; 29] = [
 ];
 
 /// Returns the texts of which each name of a secret has one.
-fn anchors() -> Vec<&'static str> {
+pub(super) fn anchors() -> Vec<&'static str> {
     static ANCHORS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let keys =
             KEY_WORDS.iter().flat_map(|word| ["", ".", " ", ":"].map(|sign| format!("{word}{sign}key")));
@@ -116,7 +115,7 @@ fn anchors() -> Vec<&'static str> {
 pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|recv|restore\
     |row|sort|unique|verify|websocket)\
     [_-]?key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
-    |(?:credential|key|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
+    |(?:credential|key|reset|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
     |url|version))";
 
 /// The ends of the names of secrets that may have anything behind them. These expressions have hardly any upper limits on
@@ -191,7 +190,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
 }
 
 /// The expressions that end where a value begins. The groups are its quotation marks, if it has some.
-static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
+static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
     // The mark may be in brackets, in the argument of one or several calls, also in a named one, or behind the prefix of a
     // string.
     const OPENS: &str = r"(?:(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3})?[(\[{]|-|<!\[cdata\[)\s*";
@@ -230,10 +229,10 @@ static SIGNS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
         // The options of commands, the words of shells, Dockerfiles and C before a name and its value, and the default of a
         // variable in shells.
         format!(
-            r"(?:--?|(?:(?:\b|\\[nrt])(?:(?:set)?env|fastcgi_param|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+(?:\\\r?\n\s*)?({QUOTE})?|\$\{{[a-z0-9_]*(?:{keys}|{WORDS}|pass)[a-z0-9_]*-({QUOTE})?"
+            r"(?:(?:\B|\\[nrt])--?|(?:(?:\b|\\[nrt])(?:(?:set)?env|fastcgi_param|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+(?:\\\r?\n\s*)?({QUOTE})?|\$\{{[a-z0-9_]*(?:{keys}|{WORDS}|pass)[a-z0-9_]*-({QUOTE})?"
         ),
     ];
-    signs.map(|regex| builtin(&format!("(?i-u){regex}")))
+    signs.map(|regex| Expression::builtin(&format!("(?i-u){regex}")))
 });
 
 /// Returns the values that look random behind the names of a text.
@@ -254,7 +253,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 values.extend(content(text, at).and_then(|content| bare(text, content).ok()));
                 continue;
             }
-            let mut marks = found.iter().skip(1).flatten();
+            let mut marks = found.groups();
             let read = match (marks.next(), marks.next()) {
                 (None, _) => bare(text, at),
                 (Some(mark), None) => quoted(text, at, mark.as_str()),
@@ -264,7 +263,12 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
             };
             match read {
-                Ok(value) if is_of_other_form(&text[value.clone()]) => at = behind_long_word(text, at),
+                Ok(value)
+                    if is_of_other_form(&text[value.clone()])
+                        || is_tag(&text[..value.start], &text[value.clone()]) =>
+                {
+                    at = behind_long_word(text, at)
+                }
                 Ok(value) => {
                     at = value.end;
                     values.push(value);
@@ -307,10 +311,10 @@ fn behind_long_word(text: &str, at: usize) -> usize {
 
 /// Returns the lists of bytes that are the values of keys, such as those of a program for a device.
 fn keys_of_bytes(text: &str) -> Vec<Range<usize>> {
-    static LIST: LazyLock<Regex> = LazyLock::new(|| {
+    static LIST: LazyLock<Expression> = LazyLock::new(|| {
         const BYTE: &str = r"(?:\(byte\)\s*)?0x[0-9a-f]{1,2}";
         let words = KEY_WORDS.join("|");
-        builtin(&format!(
+        Expression::builtin(&format!(
             r"(?i-u)(?:(?:{words}|app_?s|nwk_?s|nwk)_?key|secret|password)[0-9]*(?:\[[a-z0-9_ ]*\])*\s*:?=\s*(?:new\s)?[a-z0-9_ ]*(?:\[[0-9]*\][a-z0-9_]*)?\s*[\[{{(]+\s*({BYTE}(?:\s*,\s*{BYTE}){{15,}})"
         ))
     });

@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::{Match, Regex};
-
-use super::builtin;
+use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
 use super::other_forms::is_of_other_form;
 use super::random::{is_long_number, is_very_random};
@@ -24,9 +22,11 @@ const LONGEST_OTHER: usize = 24;
 /// Adds the tokens that hardly anything but secrets looks like, and strings of hexadecimal digits, wherever they are behind a
 /// name in the same line.
 pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
-    static NAME: LazyLock<Regex> =
-        LazyLock::new(|| builtin(&format!(r"(?i-u)(?:(?:(?:{WORDS})s?|[_-]pass){MORE}|{})\b", keys())));
-    static OTHER: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?i-u){OTHER_NAME}$")));
+    static NAME: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(&format!(r"(?i-u)(?:(?:(?:{WORDS})s?|[_-]pass){MORE}|{})\b", keys()))
+    });
+    static OTHER: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(&format!("(?i-u){OTHER_NAME}$")));
     let is_secret = |name: &Match<'_>| {
         let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));
         !OTHER.is_match(&text[end..name.end()])

@@ -2,9 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
-use super::builtin;
+use super::expression::Expression;
 use super::random::{is_random, is_very_random};
 
 /// Returns whether a value is of a form that no secret has.
@@ -18,6 +16,8 @@ pub(super) fn is_of_other_form(value: &str) -> bool {
         || is_algorithm(value)
         || is_member(value)
         || is_test(value)
+        || is_option(value)
+        || is_assignment(value)
 }
 
 /// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
@@ -54,6 +54,29 @@ fn is_test(value: &str) -> bool {
     })
 }
 
+/// Returns whether a value is the option of a command.
+fn is_option(value: &str) -> bool {
+    value.strip_prefix("--").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// Returns whether a value is a variable of an environment with a value of its own, as on the line after one without a value.
+fn is_assignment(value: &str) -> bool {
+    let is_name = |name: &str| {
+        name.contains('_')
+            && name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    value.split_once('=').is_some_and(|(name, rest)| is_name(name) && !rest.trim_matches('=').is_empty())
+}
+
+/// Returns whether a value is the tag of an image, which is often the number of a commit. `before` is the text up to it.
+pub(super) fn is_tag(before: &str, value: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let name = before.strip_suffix(':').unwrap_or_default();
+    let path = name.trim_end_matches(is_of_name);
+    path.len() < name.len() && path.ends_with('/') && value.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Returns whether a value is the name of a header.
 fn is_header(value: &str) -> bool {
     let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_random(word);
@@ -65,8 +88,8 @@ fn is_header(value: &str) -> bool {
 
 /// Returns whether a value is the name of an algorithm, such as `PBKDF2WithHmacSHA256`.
 fn is_algorithm(value: &str) -> bool {
-    static ALGORITHM: LazyLock<Regex> = LazyLock::new(|| {
-        builtin(
+    static ALGORITHM: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
             "^(?i-u:aes|and|argon2(?:id?)?|bcrypt|bit|cbc|chacha20|desede|des|ecb|ecdh|ecdsa|gcm|hasher|hmac|md5|mgf1|nopadding\
             |oaep|password|pbe|pbkdf2|pkcs[0-9]padding|poly1305|rsa|scrypt|sha|with|[0-9]{1,4}|[-_/+])+$",
         )

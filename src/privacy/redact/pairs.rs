@@ -3,10 +3,9 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
+use super::expression::Expression;
 use super::random::is_very_random;
-use super::{BASE64_CODE, CODE, Pattern, builtin};
+use super::{BASE64_CODE, CODE, Pattern};
 
 /// The identifiers of access keys of AWS, Tencent, DigitalOcean, Google and Alibaba, and how long their secrets are.
 const PAIRS: [(&str, usize); 5] = [
@@ -28,12 +27,12 @@ pub(super) fn pattern() -> Pattern {
 
 /// Returns the secrets of a text near an identifier. Others of the same length are checksums, which are hexadecimal, and paths.
 fn secrets(text: &str) -> Vec<Range<usize>> {
-    static PATTERNS: LazyLock<[(Regex, Regex); PAIRS.len()]> = LazyLock::new(|| {
+    static PATTERNS: LazyLock<[(Expression, Expression); PAIRS.len()]> = LazyLock::new(|| {
         PAIRS.map(|(id, length)| {
             let secret = format!(
                 r"(?:^|[^A-Za-z0-9/+_-]|{CODE})((?:[A-Za-z0-9/+]|{BASE64_CODE}){{{length}}})(?:[^A-Za-z0-9/+=_-]|$)"
             );
-            (builtin(id), builtin(&secret))
+            (Expression::builtin(id), Expression::builtin(&secret))
         })
     });
     let mut secrets = Vec::new();

@@ -6,9 +6,8 @@ use std::iter::once;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
-use super::{BASE64_CODE, CODE, Pattern, always, builtin};
+use super::expression::Expression;
+use super::{BASE64_CODE, CODE, Pattern, always};
 
 /// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
 /// most words and paths.
@@ -87,8 +86,8 @@ const OTHERS: &str = "[A-Z]+ NKEY SEED|ARGO TUNNEL TOKEN|OpenVPN tls-crypt-v2 (?
 /// Returns the private keys of a text, from the end of their first line to the end of their last one. Between two of these
 /// marks, the text is read once in each direction.
 fn keys(text: &str) -> Vec<Range<usize>> {
-    static MARK: LazyLock<Regex> = LazyLock::new(|| {
-        builtin(&format!(
+    static MARK: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(&format!(
             "----[ -](?:BEGIN|(END)){BLANK}(?:(?:[A-Z0-9-]+{BLANK})*PRIVATE{BLANK}KEY(?:{BLANK}BLOCK)?|{OTHERS})[ -]----"
         ))
     });
@@ -112,7 +111,8 @@ fn keys(text: &str) -> Vec<Range<usize>> {
 
 /// Returns where the key ends with which a text begins, and whether nothing else is behind it.
 fn begun(text: &str) -> Option<(usize, bool)> {
-    static HEADER: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?::|%(?:25)*3[Aa]){BLANK}")));
+    static HEADER: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(&format!("(?::|%(?:25)*3[Aa]){BLANK}")));
     let (mut end, mut before, mut last, mut is_cut) = (None, 0, 0, false);
     for line in lines(text) {
         let words = || words(&text[line.clone()]).map(|word| line.start + word.start..line.start + word.end);
@@ -164,9 +164,9 @@ fn ended(text: &str) -> Option<usize> {
 /// Returns the lines of a text, also those that escapes of other formats separate. Between two lines that are strings of a
 /// program are the end of the first one, the end of its line in the program, and the marks around them.
 fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
-    static END: LazyLock<Regex> = LazyLock::new(|| {
+    static END: LazyLock<Expression> = LazyLock::new(|| {
         const END: &str = r"(?:[\r\n]|\\+[nr]|<br ?/?>|&#(?:10|13|x[AaDd]);|%(?:25)*0[ADad])";
-        builtin(&format!(r#"{END}(?:[\s"'`+.,;\\()>]*{END})*"#))
+        Expression::builtin(&format!(r#"{END}(?:[\s"'`+.,;\\()>]*{END})*"#))
     });
     let mut from = 0;
     let ends = END.find_iter(text).map(|end| end.range()).chain(once(text.len()..text.len()));
@@ -179,6 +179,7 @@ fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
 
 /// Returns the words of a line that consist of the characters of base64.
 fn words(line: &str) -> impl Iterator<Item = Range<usize>> {
-    static WORD: LazyLock<Regex> = LazyLock::new(|| builtin(&format!("(?:[A-Za-z0-9+/=]|{BASE64_CODE})+")));
+    static WORD: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(&format!("(?:[A-Za-z0-9+/=]|{BASE64_CODE})+")));
     WORD.find_iter(line).map(|word| word.range())
 }

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
-
+use super::expression::Expression;
 use super::random::is_random;
-use super::{Redactor, Span, builtin};
+use super::{Redactor, Span};
 use crate::privacy::hash_key::HashKey;
 
 /// The beginning of a replacement. The name of a rule follows, and then a tag, if there is one, and a bracket.
@@ -81,14 +80,22 @@ impl Redactor {
 /// around them, which would otherwise look more random than it did before something in it was replaced. What looks random in
 /// the place of the name of a rule may be a secret, and stays.
 pub(super) fn without_replacements(text: &str) -> Cow<'_, str> {
-    static REPLACEMENTS: LazyLock<Regex> = LazyLock::new(|| {
-        builtin(r"\[redacted:([a-z0-9-]{1,50})(?:(?::[0-9a-f]{8}(?:[0-9a-f]{16})?)?\]|(?::[0-9a-f]{0,24})?$)")
+    static REPLACEMENTS: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r"\[redacted:([a-z0-9-]{1,50})(?:(?::[0-9a-f]{8}(?:[0-9a-f]{16})?)?\]|(?::[0-9a-f]{0,24})?$)",
+        )
     });
-    let name = |found: &Captures<'_>| {
-        let name = &found[1];
-        if is_random(name) { name.to_owned() } else { String::new() }
-    };
-    if text.contains(REPLACEMENT) { REPLACEMENTS.replace_all(text, name) } else { text.into() }
+    if !text.contains(REPLACEMENT) {
+        return text.into();
+    }
+    let (mut plain, mut at) = (String::new(), 0);
+    for found in REPLACEMENTS.captures_iter(text) {
+        plain.push_str(&text[at..found.get_match().start()]);
+        plain.extend(found.get(1).map(|name| name.as_str()).filter(|name| is_random(name)));
+        at = found.get_match().end();
+    }
+    plain.push_str(&text[at..]);
+    plain.into()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
-use super::custom::Expression;
+use super::expression::Expression;
 use super::{BUILTIN, Redactor, SECRETS, processor_time};
 use crate::error::{Error, Result};
 use crate::http::{Check, Checks, null_as_default};
@@ -123,7 +123,7 @@ impl RedactRules {
     pub(super) fn compile_within(&self, limit: Duration) -> Result<(), (usize, String)> {
         let begun = processor_time();
         self.custom.iter().enumerate().try_for_each(|(number, rule)| {
-            let detail = match Expression::new(&rule.regex) {
+            let detail = match Expression::custom(&rule.regex) {
                 Err(detail) => detail,
                 Ok(_) if processor_time().saturating_sub(begun) > limit => LATE.to_owned(),
                 Ok(_) => return Ok(()),

@@ -1,7 +1,7 @@
 //! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
 //! names before them and by their places.
 
-use super::{Pattern, azure, commands, headers, marks, members, named, pairs, private_keys, shapes};
+use super::{Pattern, azure, commands, headers, marks, members, named, pairs, private_keys, shapes, tables};
 
 /// Returns the patterns of the rule.
 pub(super) fn patterns() -> Vec<Pattern> {
@@ -13,6 +13,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         .chain(headers::patterns())
         .chain(named::patterns())
         .chain(members::patterns())
+        .chain(tables::patterns(&named::anchors()))
         .chain(commands::patterns())
         .collect()
 }

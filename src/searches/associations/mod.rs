@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::settings::Rules;
 use crate::error::Result;
-use crate::retrieval::rank::Texts;
+use crate::retrieval::rank::{Texts, bytes_ranked};
 use crate::retrieval::text::with_identifiers_split;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
 use crate::sharing::apart;
@@ -75,6 +75,10 @@ impl Candidate for Query {
     fn id(&self) -> Uuid {
         self.id
     }
+
+    fn bytes(&self) -> usize {
+        bytes_ranked(&self.query)
+    }
 }
 
 /// Finds associations with a positive weight whose queries are similar to this one, in a repository or in the whole
@@ -101,9 +105,11 @@ pub async fn find(
         limit $6";
     let text = with_identifiers_split(query);
     let scope = Scope { project: Arc::clone(project), facet: repository.map(str::to_owned) };
-    let queries: Vec<Query> =
-        Candidates { db, samples, corpus: &QUERIES }.find(&scope, &text, |query| query).await?;
+    let memory = samples.memory(project);
+    let finder = Candidates { db, samples, corpus: &QUERIES, memory: &memory };
+    let queries: Vec<Query> = finder.find(&scope, &text, |query| query).await?;
     let rank = move || {
+        let _memory = memory;
         let texts = queries.iter().map(|near| with_identifiers_split(&near.query)).chain([text]);
         let texts: Vec<_> = texts.map(|text| text.to_lowercase()).collect();
         let closest = Texts::new(&texts).closest(NEAREST).into_iter();

@@ -34,6 +34,13 @@ fn a_text_of_nothing_but_names_is_read_in_linear_time() {
         "MIIEpAIBAAKC",
         "accounts:[\"0x",
         "secret\\n[",
+        "token,a\n",
+        "token\n---\n",
+        "a|token|",
+        "token\t",
+        "insert into a (token) values ",
+        "insert into a (token) values (",
+        "TOKEN  A\n",
         "\u{1b}[1mpwd=",
         "\u{1b}[",
     ] {

@@ -5,6 +5,7 @@ mod left_alone;
 mod named;
 mod private_keys;
 mod programs;
+mod tables;
 mod tokens;
 
 use super::*;

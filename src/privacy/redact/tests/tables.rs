@@ -1,0 +1,61 @@
+use super::*;
+
+/// Returns a text with secrets and numbers that are none in the place of `…` and `≠`, and what is left of it.
+fn filled(text: &str, secret: &str, other: &str) -> (String, String) {
+    let text = text.replace('≠', other);
+    (text.replace('…', secret), text.replace('…', "[redacted:secrets]"))
+}
+
+#[test]
+fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
+    let redactor = secrets();
+    let commit = drawn("0123456789abcdef", 40, 5);
+    let wide = " id  |      email       |                api_key                 | role  |         created_at         \n\
+        -----+------------------+----------------------------------------+-------+----------------------------\n\
+        \x20100 | ann@example.com  | … | admin | 2024-01-01 10:00:00.123+00\n\
+        \x20101 | bob@example.com  | … | ≠ | 2024-01-01 10:00:00.123+00\n(2 rows)\n";
+    let box_of_sqlite = "┌────┬───────────┬──────┐\n│ id │   token   │ commit │\n├────┼───────────┼──────┤\n\
+        │ 1  │ … │ ≠ │\n├────┼───────────┼──────┤\n│ 2  │ … │ ≠ │\n└────┴───────────┴──────┘\n";
+    let texts = [
+        wide,
+        box_of_sqlite,
+        "+----+------+-------+---------------------+\n| id | name | token | created_at          |\n\
+            +----+------+-------+---------------------+\n|  1 | acme | … | 2024-01-01 10:00:00 |\n|  2 | ≠ | … | |\n",
+        "           api_token           \n-------------------------------\n …\n …\n(2 rows)\n",
+        "TOKEN\n--------------------------------------------------------------------------------\n…\n",
+        "id          token                                    commit\n----------- ---------------------------------------- ----------------------------------------\n          \
+            1 …                         ≠\n",
+        "NAME      API_TOKEN                          COMMIT\nprod      …   ≠\nstaging   …   ≠\n",
+        "id,\"e-mail\",api_token,commit\n1,\"Smith, Ann\",…,≠\n2,,\"…\",≠\n",
+        "user\tcommit\tpassword\nann\t≠\t…\nbob\t≠\t…\n",
+        "INSERT INTO api_keys (id, name, secret_key)\nVALUES\n  (1, 'acme''s', '…'),\n  (lower('b'), '≠', '…');\nselect '≠';",
+        "INSERT INTO `users` (`id`, `email`, `api_token`, `commit`) VALUES (1,'a)b',\n'…','≠'),(2,NULL,'…','≠');",
+        "COPY public.users (id, email, api_token, commit) FROM stdin;\n1\tann@example.com\t…\t≠\n2\t\\N\t…\t≠\n\\.\n",
+    ];
+    for secret in
+        [drawn("0123456789abcdef", 32, 1), drawn("0123456789abcdef", 40, 2), drawn(LETTERS_AND_DIGITS, 24, 3)]
+    {
+        for text in texts {
+            let (text, left) = filled(text, &secret, &commit);
+            assert_eq!(redacted(&redactor, &text), left);
+        }
+    }
+}
+
+#[test]
+fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
+    let redactor = secrets();
+    let commit = drawn("0123456789abcdef", 40, 5);
+    for text in [
+        "token_count,commit\n17,≠\n",
+        "next_token | commit\n-----------+-------\n ≠ | ≠\n",
+        "Use a token, or a password.\nThe commit is ≠, and not another one.\n",
+        "| token | rank |\n|---|---|\n| the | 1 |\n| of | 2 |\n",
+        "INSERT INTO commits (id, token_count) VALUES ('≠', 17);",
+        "token,commit\nx,≠\n\n≠,≠\n",
+        "The token\n---\n\nThe commit ≠ has it.\n",
+    ] {
+        let text = text.replace('≠', &commit);
+        assert_eq!(redacted(&redactor, &text), text);
+    }
+}
