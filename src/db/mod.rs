@@ -72,6 +72,8 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     // The writer repeats the same few statements, and planning one takes longer than writing a row. Reading
     // is different: a plan made for every project and filter would be a bad one for most.
     let plans = if name == WRITER_NAME { "force_generic_plan" } else { "force_custom_plan" };
+    // A plan that was made when a table was small would otherwise read all of it for each row, also when it is large.
+    let scans = if name == WRITER_NAME { "off" } else { "on" };
     let mut options = options.clone();
     if name.starts_with(EXPORT_NAME) {
         // Reading a page takes less time than starting parallel workers, and an export should cost one
@@ -88,7 +90,7 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
     };
     let options = options
         .application_name(name)
-        .options([("timezone", "UTC"), ("jit", "off"), ("plan_cache_mode", plans)])
+        .options([("timezone", "UTC"), ("jit", "off"), ("plan_cache_mode", plans), ("enable_seqscan", scans)])
         // A server that is frozen or cut off must not keep the locks of a transaction for long.
         .options([("idle_in_transaction_session_timeout", idle), ("tcp_keepalives_idle", "30")])
         .options([("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "3")])

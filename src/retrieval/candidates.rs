@@ -22,6 +22,9 @@ use crate::sharing::apart;
 const ENOUGH: usize = 100;
 /// The number of rows that are read to add candidates.
 const FIRST_ROWS: usize = 5 * MOST;
+/// The part of a candidate's bytes that it takes when it is read. What its ranking takes is held for all candidates at once:
+/// searches that each hold a part and wait for more would wait for each other.
+const READ: usize = 8;
 /// The number of bytes of candidates for which memory is held at a time, because asking for it takes time.
 const STEP: usize = 64 << 10;
 
@@ -68,6 +71,8 @@ impl Candidates<'_> {
             let renewed = self.current(scope).await?;
             (found, _) = self.find_by_samples(scope, text, &renewed, &bind).await?;
         }
+        let bytes: usize = found.iter().map(R::bytes).sum();
+        self.memory.hold_work(bytes - bytes / READ).await?;
         found.sort_unstable_by_key(R::id);
         Ok(found)
     }
@@ -151,7 +156,7 @@ impl Candidates<'_> {
         let mut rows = bind(query).fetch(self.db);
         while let Some(row) = rows.try_next().await? {
             read += 1;
-            bytes += row.bytes();
+            bytes += row.bytes() / READ;
             if bytes >= STEP {
                 self.memory.hold_work(std::mem::take(&mut bytes)).await?;
             }

@@ -120,10 +120,10 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         // The words of .netrc and of the configuration of Redis.
         (&["password ", "requirepass ", "masterauth "], format!(r"(?:(?:(?-u:\b)|{CODE})password|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
-        // A line of .pgpass, also in a string.
+        // A line of .pgpass, also in a listing, a quotation, a comparison or a string.
         (
             &[":5432:", ":5433:", ":6432:", ":*:"],
-            r#"(?m)^\s*[^\s:]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:]{8,})\s*$|(?:["']|\\+[nr])[^\s:"'\\]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:"'\\]{8,})"#
+            r#"(?m)^\s*(?:[0-9]{1,6}(?:→|[:\t ])\s*|[>+-]\s?)?[^\s:]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:]{8,})\s*$|(?:["']|\\+[nr])[^\s:"'\\]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:"'\\]{8,})"#
                 .to_owned(),
         ),
         // The address of a database in Go.

@@ -45,7 +45,9 @@ impl Expression {
             .hybrid_cache_capacity(SIZE)
             .backtrack(false);
         let reason = |error: BuildError| match (error.size_limit(), error.syntax_error()) {
-            (Some(limit), _) => format!("it takes more than {limit} bytes when compiled"),
+            (Some(limit), _) => format!(
+                "it takes more than {limit} bytes when compiled; [0-9] and [A-Za-z] take less than \\d and \\w, which have the digits and letters of all scripts"
+            ),
             (None, Some(error)) => error.to_string(),
             (None, None) => error.to_string(),
         };

@@ -10,7 +10,7 @@ use super::random::{is_key, is_random, is_very_random};
 use super::{CODE, Pattern};
 
 /// Returns the patterns of credentials in headers and addresses.
-pub(super) fn patterns() -> [Pattern; 13] {
+pub(super) fn patterns() -> [Pattern; 14] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
     const NAME: &str = "(?:authorization|auth[_-]?header)(?:[_-]?header)?";
     // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
@@ -55,6 +55,12 @@ pub(super) fn patterns() -> [Pattern; 13] {
         Pattern::matches(
             &["forhttpheaderfield"],
             r#"(?i)value\(\s*\\*"(?:[a-z0-9-]{2,20}\s)?([^\s"\\]{12,})\\*"\s*,\s*forhttpheaderfield:\s*\\*"[a-z0-9-]*(?:auth|key|secret|token)"#,
+            is_random,
+        ),
+        // The value of the header in programs for .NET.
+        Pattern::matches(
+            &["headervalue("],
+            r#"(?i)headervalue\(\s*"[a-z0-9-]{2,20}"\s*,\s*[$@]?"([^"\s\\]{12,})""#,
             is_random,
         ),
         // The user and the password of clients of Confluent's registry.

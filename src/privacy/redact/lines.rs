@@ -45,9 +45,16 @@ struct Head {
     is_old: bool,
 }
 
-/// Returns the text without what stands before its lines, or nothing if nothing does. A text that compares two versions has
-/// another view, which is the new version, because an old value stands between a name and the new one.
+/// Returns the text without what stands before its lines, in all ways in which something does.
 pub(super) fn views(text: &str) -> Vec<Plain> {
+    let mut views = listed(text);
+    views.extend(repeated(text));
+    views
+}
+
+/// Returns the text without what is of a known form before its lines. A text that compares two versions has another view, which
+/// is the new version, because an old value stands between a name and the new one.
+fn listed(text: &str) -> Vec<Plain> {
     let head = |found: Captures<'_>| {
         let before = found.get_match();
         // The region and the account in the name of a resource of AWS look like the numbers of lines.
@@ -73,4 +80,34 @@ pub(super) fn views(text: &str) -> Vec<Plain> {
         views.push(Plain::without(text, new));
     }
     views
+}
+
+/// The number of bytes that stand before a line at most if the line before it begins in the same way.
+const LONGEST: usize = 200;
+
+/// Returns the text without that with which a line begins in the same way as the one before it, apart from digits: the time, the
+/// name of the program and the like, as logs have before each line.
+fn repeated(text: &str) -> Option<Plain> {
+    let (mut start, mut before) = (0, text.split('\n').nth(1)?);
+    let mut parts = Vec::new();
+    for line in text.split('\n').take(MOST_LINES) {
+        let length = in_common(before, line);
+        if length > 0 {
+            parts.push((start..start + length, None));
+        }
+        start += line.len() + 1;
+        before = line;
+    }
+    (!parts.is_empty()).then(|| Plain::without(text, parts))
+}
+
+/// Returns the number of bytes with which two lines begin in the same way, apart from digits, up to a blank or a colon, if there is
+/// more than words in them.
+fn in_common(one: &str, other: &str) -> usize {
+    let is_same = |(one, other): &(u8, u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
+    let pairs = one.bytes().zip(other.bytes()).take(LONGEST);
+    let same = &other[..other.floor_char_boundary(pairs.take_while(is_same).count())];
+    let end = same.rfind([' ', '\t', ':']).map_or(0, |end| end + 1);
+    let is_sign = |c: char| c.is_ascii_digit() || ":|│┃>#@\t".contains(c);
+    if same[..end].contains(is_sign) { end } else { 0 }
 }

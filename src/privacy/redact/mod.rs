@@ -514,7 +514,8 @@ fn patterns(name: &str) -> Vec<Pattern> {
         .into(),
         "home-paths" => vec![Pattern::matches(
             &["/home/", "/users/", r":\users\", r":\\users\\"],
-            r#"(/home/[^/\s"'<>:;,()]+|/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
+            // A folder named `home` may also be inside a project.
+            r#"(?:^|[^A-Za-z0-9_.-]|\\[nrt])(/home/[^/\s"'<>:;,()]+)|(/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
             always,
         )],
         _ => Vec::new(),

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::Pattern;
 use super::expression::Expression;
 use super::near_names::near;
-use super::other_forms::{is_in_arn, is_of_other_form, is_tag};
+use super::other_forms::{is_in_arn, is_of_other_form, is_source, is_tag};
 use super::random::{is_long_number, is_random, is_very_random};
 use super::value_ends::{LONGEST, bare, content, quoted};
 
@@ -241,10 +241,14 @@ fn values(text: &str) -> Vec<Range<usize>> {
     for sign in &*SIGNS {
         let mut at = 0;
         while let Some(found) = sign.captures_at(text, at) {
-            at = found.get_match().end();
+            let name = found.get_match();
+            at = name.end();
+            let before = &text[..name.start()];
             // A path in code has two colons.
-            let is_path = found.get_match().as_str().ends_with(':') && text[at..].starts_with(':');
-            if is_path || found.name("other").is_some() || is_in_arn(&text[..found.get_match().start()]) {
+            let is_path = name.as_str().ends_with(':') && text[at..].starts_with(':');
+            let is_other =
+                found.name("other").is_some() || is_in_arn(before) || is_source(before, name.as_str());
+            if is_path || is_other {
                 at = behind_long_word(text, at);
                 continue;
             }
@@ -263,12 +267,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
             };
             match read {
-                Ok(value)
-                    if is_of_other_form(&text[value.clone()])
-                        || is_tag(&text[..value.start], &text[value.clone()]) =>
-                {
-                    at = behind_long_word(text, at)
-                }
+                Ok(value) if is_no_secret(text, value.clone()) => at = behind_long_word(text, at),
                 Ok(value) => {
                     at = value.end;
                     values.push(value);
@@ -282,6 +281,11 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
+}
+
+/// Returns whether a value that looks random is none of a secret.
+fn is_no_secret(text: &str, value: Range<usize>) -> bool {
+    is_tag(&text[..value.start], &text[value.clone()]) || is_of_other_form(&text[value])
 }
 
 /// Returns whether what a sentence says that a password is looks random, and is neither the name of something nor the number of

@@ -18,6 +18,7 @@ pub(super) fn is_of_other_form(value: &str) -> bool {
         || is_test(value)
         || is_option(value)
         || is_assignment(value)
+        || is_place(value)
 }
 
 /// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
@@ -67,6 +68,26 @@ fn is_assignment(value: &str) -> bool {
             && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
     };
     value.split_once('=').is_some_and(|(name, rest)| is_name(name) && !rest.trim_matches('=').is_empty())
+}
+
+/// Returns whether a value begins with the number of a line, as in a list of matches, behind the name of a file.
+fn is_place(value: &str) -> bool {
+    const MOST_DIGITS: usize = 6;
+    value.split_once(':').is_some_and(|(number, _)| {
+        (1..=MOST_DIGITS).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// Returns whether a name with its sign is that of a module or a package of which a log says what follows. `before` is the text
+/// up to it.
+pub(super) fn is_source(before: &str, name: &str) -> bool {
+    const LONGEST: usize = 80;
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let near = &before[before.floor_char_boundary(before.len().saturating_sub(LONGEST))..];
+    let path = near.trim_end_matches(is_of_name);
+    let scope = path.strip_suffix('/').map(|path| path.trim_end_matches(is_of_name));
+    let is_path = path.ends_with("::") || scope.is_some_and(|scope| scope.ends_with('@'));
+    is_path && name.ends_with(": ") && !name.contains(['"', '\'', '`'])
 }
 
 /// Returns whether a value is the tag of an image, which is often the number of a commit. `before` is the text up to it.

@@ -1,6 +1,7 @@
 //! Secrets in tables, below the name of their column: as the clients of databases print them, in files with separators, and in
 //! statements of SQL that insert rows.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -67,12 +68,10 @@ impl Table {
             let cells = split(line, sign);
             let columns: Vec<_> =
                 (0..cells.len()).filter(|at| is_secret(&line[cells[*at].clone()])).collect();
+            let has_secrets = !columns.is_empty();
             let are_names = cells.iter().all(|cell| may_be_name(&line[cell.clone()]));
-            return (are_names && !columns.is_empty()).then(|| Self::Signs {
-                sign,
-                cells: cells.len(),
-                columns,
-            });
+            let table = Self::Signs { sign, cells: cells.len(), columns };
+            return (are_names && has_secrets).then_some(table);
         }
         let is_ruled = is_ruler(below);
         if is_ruled && !below.trim().contains(' ') {
@@ -126,7 +125,7 @@ impl Table {
                 };
                 Some(places.iter().filter_map(cell).collect())
             }
-            Self::One => Some(vec![0..row.len()]),
+            Self::One => Some(iter::once(0..row.len()).collect()),
         }
     }
 }
@@ -204,7 +203,7 @@ fn secret(row: &str, cell: Range<usize>) -> Option<Range<usize>> {
 fn inserted(text: &str) -> Vec<Range<usize>> {
     static STATEMENT: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
-            r#"(?i-u)\b(?:(?:insert|replace)\s+(?:ignore\s+)?into|copy)\s+[a-z0-9_."`\[\]]+\s*\(((?u:[^()]){1,4000})\)\s*(?:values\s*|from\s+stdin(?u:[^\n])*\n)"#,
+            r#"(?i-u)\b(?:(?:insert|replace)\s+(?:ignore\s+)?into|copy)\s+[a-z0-9_."`\[\]]+\s*\(((?u:[^()])+)\)\s*(?:values\s*|from\s+stdin(?u:[^\n])*\n)"#,
         )
     });
     let (mut secrets, mut at) = (Vec::new(), 0);
@@ -244,16 +243,14 @@ fn tuples(text: &str, mut at: usize, columns: &[bool], secrets: &mut Vec<Range<u
                     }
                 }
             }
-            (_, Some(_)) => (),
             (b'\'', None) => quoted = Some(at + 1),
             (b'(', None) => depth += 1,
             (b')', None) if depth == 1 => (depth, column) = (0, 0),
             (b')', None) => depth = depth.saturating_sub(1),
             (b',', None) if depth == 1 => column += 1,
-            (b',', None) => (),
             // Another statement, or something else than the tuples of this one.
-            (_, None) if depth == 0 && !byte.is_ascii_whitespace() => break,
-            (_, None) => (),
+            (_, None) if depth == 0 && byte != b',' && !byte.is_ascii_whitespace() => break,
+            _ => (),
         }
         at += 1;
     }

@@ -254,3 +254,37 @@ async fn an_erasure_by_another_server_waits_for_reports_that_are_answered_before
     one.reports_stored().await;
     assert_eq!(count().await, 5, "those of the other projects are left");
 }
+
+#[tokio::test]
+async fn an_erasure_of_another_server_does_not_wait_for_the_late_reports_of_other_projects() {
+    const SLOW: &str = "
+        create function wait() returns trigger language plpgsql as $$ begin
+            if new.project = 'slow' then perform pg_advisory_xact_lock(1); end if;
+            return new;
+        end $$;
+        create trigger slow before insert on searches for each row execute function wait()";
+    let one = Service::open().await;
+    let other = Service::reached_by(one.options.clone(), settings());
+    sqlx::raw_sql(SLOW).execute(one.pool()).await.expect("a trigger");
+    let input = json!({"pattern": "login", "path": "/src/app"});
+    let result = json!({"mode": "files_with_matches", "numFiles": 0, "filenames": []});
+    let report = told("t", "Grep", &input, &result);
+    let projects = ["slow", "quick"];
+    for project in projects {
+        one.project(project).await;
+    }
+    let mut connection = one.connection().await;
+    let mut holder = connection.begin().await.expect("begins");
+    sqlx::query("select pg_advisory_xact_lock(1)").execute(&mut *holder).await.expect("locks");
+    let held = one.holding_back_reports().await;
+    for project in projects {
+        let project = [("gleaner-project", project)];
+        one.call(Method::POST, "/v1/hooks/claude-code", &project, Some(&report)).await.expect(200);
+    }
+    drop(held);
+    let quick = [("gleaner-project", "quick")];
+    let erased = other.call(Method::DELETE, "/v1/sessions/s", &quick, None).await;
+    assert_eq!(erased.expect(200)["searches"], 1);
+    holder.commit().await.expect("ends");
+    one.reports_stored().await;
+}

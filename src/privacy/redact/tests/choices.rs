@@ -56,6 +56,8 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ),
         ("/home/ann/src/x.rs:3", "[redacted:home-paths]/src/x.rs:3"),
         (r"C:\Users\Ann\x", r"[redacted:home-paths]\x"),
+        ("file:///home/ann/x:/home/bob", "file://[redacted:home-paths]/x:[redacted:home-paths]"),
+        ("src/pages/home/index.tsx", "src/pages/home/index.tsx"),
         ("std::vec::Vec", "std::vec::Vec"),
     ] {
         assert_eq!(redacted(&redactor, text), expected);

@@ -320,6 +320,23 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
             }
         }
     }
+    let logged: [fn(&str) -> String; 7] = [
+        |line| format!("build\tRun tests\t2024-01-02T03:04:05.1234567Z {line}"),
+        |line| format!("2024-01-02T03:04:05.123456Z  INFO app::config::loader: {line}"),
+        |line| format!("2024-01-02 03:04:05.123  INFO 1 --- [main] c.e.App : {line}"),
+        |line| format!("2024-01-02T03:04:05.123456+00:00 app[web.1]: {line}"),
+        |line| format!("abc12345 (Ann Smith 2024-01-02 10:00:00 +0000 12) {line}"),
+        |line| format!("INFO:app.main:{line}"),
+        |line| format!("│ {line}"),
+    ];
+    for text in texts {
+        for logged in logged {
+            let lines: Vec<_> = ["starting"].into_iter().chain(text.lines()).map(logged).collect();
+            let text = lines.join("\n");
+            let replaced = redacted(&redactor, &text.replace('…', &value));
+            assert_eq!(replaced, text.replace('…', "[redacted:secrets]"));
+        }
+    }
     let table = "     6→user,password\n     7→ann,…";
     let replaced = redacted(&redactor, &table.replace('…', &value));
     assert_eq!(replaced, table.replace('…', "[redacted:secrets]"));
