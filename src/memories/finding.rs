@@ -158,8 +158,8 @@ pub(super) async fn find(
         return Ok(Vec::new());
     }
     let scope = Scope { project: Arc::clone(project), facet: None };
-    let memory = samples.memory(project);
-    let finder = Candidates { db, samples, corpus: &MEMORIES, memory: &memory };
+    let search = samples.begin(project).await;
+    let finder = Candidates { db, samples, corpus: &MEMORIES, search: &search };
     let (last, earlier) = sought
         .queries
         .split_first()
@@ -183,7 +183,7 @@ pub(super) async fn find(
     };
     let ids: Vec<_> = best.iter().map(|(memory, ..)| memory.id).collect();
     let texts = texts(db, project, &ids).await?;
-    memory.hold_work(texts.values().map(|text| text.len() * BYTES_OF_GRAM).sum()).await?;
+    search.memory.hold_work(texts.values().map(|text| text.len() * BYTES_OF_GRAM).sum()).await?;
     let verdicts = verdicts(db, project, &ids).await?;
     let cosines: Vec<_> = match &sought.meaning {
         Some(meaning) => {
@@ -199,7 +199,7 @@ pub(super) async fn find(
         .collect();
     let (of_project, at) = (Arc::clone(project), sought.at);
     let rank = move || {
-        let _memory = memory;
+        let _search = search;
         let compared: Vec<_> = best
             .iter()
             .map(|(memory, indexed, score)| Compared {

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures_util::TryStreamExt as _;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::QueryAs;
 use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres};
@@ -12,21 +11,15 @@ use uuid::Uuid;
 use super::key_plan::{KeyPlan, MOST};
 use super::keys::{self, Key};
 use super::sample::Sample;
-use super::samples::Samples;
+use super::samples::{Samples, Search};
 use super::{Corpus, Scope, in_scope};
 use crate::error::Result;
-use crate::http::memory::Memory;
 use crate::sharing::apart;
 
 /// The number of candidates beyond which no more common keys are used.
 const ENOUGH: usize = 100;
 /// The number of rows that are read to add candidates.
 const FIRST_ROWS: usize = 5 * MOST;
-/// The part of a candidate's bytes that it takes when it is read. What its ranking takes is held for all candidates at once:
-/// searches that each hold a part and wait for more would wait for each other.
-const READ: usize = 8;
-/// The number of bytes of candidates for which memory is held at a time, because asking for it takes time.
-const STEP: usize = 64 << 10;
 
 /// A statement that reads candidates, to which the domain binds the parameters of [`Corpus::filter`].
 pub type Query<R> = QueryAs<'static, Postgres, R, PgArguments>;
@@ -50,8 +43,8 @@ pub struct Candidates<'a> {
     pub samples: &'a Arc<Samples>,
     /// The documents that are searched.
     pub corpus: &'static Corpus,
-    /// What holds memory for the candidates. It is dropped when they are ranked.
-    pub memory: &'a Memory,
+    /// The search, which takes memory for the candidates.
+    pub search: &'a Search,
 }
 
 impl Candidates<'_> {
@@ -71,8 +64,8 @@ impl Candidates<'_> {
             let renewed = self.current(scope).await?;
             (found, _) = self.find_by_samples(scope, text, &renewed, &bind).await?;
         }
-        let bytes: usize = found.iter().map(R::bytes).sum();
-        self.memory.hold_work(bytes - bytes / READ).await?;
+        // Searches that each held memory for what they have read so far, and waited for more, would wait for each other.
+        self.search.memory.hold_work(found.iter().map(R::bytes).sum()).await?;
         found.sort_unstable_by_key(R::id);
         Ok(found)
     }
@@ -90,7 +83,7 @@ impl Candidates<'_> {
         text: &str,
         UsedSamples { of_project, of_scope: sample }: &UsedSamples,
         bind: &impl Fn(Query<R>) -> Query<R>,
-    ) -> Result<(Vec<R>, bool)> {
+    ) -> sqlx::Result<(Vec<R>, bool)> {
         let Corpus { table, keys, indexed, order, filled_up, .. } = self.corpus;
         let plan = {
             let (text, of_plan, keyed) = (text.to_owned(), scope.clone(), self.corpus.keyed);
@@ -139,7 +132,7 @@ impl Candidates<'_> {
         keys: impl Into<Option<Vec<Key>>>,
         scope: &Scope,
         bind: &impl Fn(Query<R>) -> Query<R>,
-    ) -> Result<bool> {
+    ) -> sqlx::Result<bool> {
         let Corpus { columns, indexed, filter, .. } = self.corpus;
         let sql = format!(
             "select {columns} from ({rows}) document where {} and {indexed} and {filter} limit $4",
@@ -151,21 +144,11 @@ impl Candidates<'_> {
             .bind(scope.facet.clone())
             .bind(keys.into())
             .bind(i64::try_from(most).unwrap_or(i64::MAX));
+        let rows: Vec<R> = bind(query).fetch_all(self.db).await?;
         let known: HashSet<_> = found.iter().map(R::id).collect();
-        let (mut read, mut bytes) = (0, 0);
-        let mut rows = bind(query).fetch(self.db);
-        while let Some(row) = rows.try_next().await? {
-            read += 1;
-            bytes += row.bytes() / READ;
-            if bytes >= STEP {
-                self.memory.hold_work(std::mem::take(&mut bytes)).await?;
-            }
-            if !known.contains(&row.id()) {
-                found.push(row);
-            }
-        }
-        self.memory.hold_work(bytes).await?;
-        Ok(read < most)
+        let all_read = rows.len() < most;
+        found.extend(rows.into_iter().filter(|row| !known.contains(&row.id())));
+        Ok(all_read)
     }
 
     /// Returns the scope whose sample is used for this one.

@@ -32,7 +32,7 @@ pub mod text;
 use std::sync::Arc;
 
 pub use candidates::{Candidate, Candidates};
-pub use samples::Samples;
+pub use samples::{Samples, Search};
 
 /// A table whose rows are documents. All members except the table's name are SQL, written by the domain and never by
 /// a client. Expressions name columns of the table without qualification. The table has the columns `project` and

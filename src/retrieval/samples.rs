@@ -17,6 +17,7 @@ use super::sample::{Sample, count};
 use super::{Corpus, Scope};
 use crate::db::silence::LongestStatement;
 use crate::http::memory::{Budget, Memory};
+use crate::sharing::{Place, Shares};
 
 /// The number of rows, in the order of the corpus, that are counted and sampled while a search waits. A larger scope
 /// is read completely in the background.
@@ -27,16 +28,28 @@ const MOST: Size = Size { samples: 32, bytes: 64 << 20 };
 const SHARE: Size = Size { samples: 8, bytes: 16 << 20 };
 
 /// The documents that a sample represents.
-type Place = (&'static str, Scope);
+type Sampled = (&'static str, Scope);
 
-/// The samples in memory.
+/// How many searches a project and all projects may have at a time, each of which has read up to a thousand texts.
+const SEARCHES: (usize, usize) = (4, 8);
+
+/// The samples in memory, and what searches share besides them.
 #[derive(Debug)]
 pub struct Samples {
-    known: Mutex<HashMap<Place, Known>>,
+    known: Mutex<HashMap<Sampled, Known>>,
     /// The longest time that taking one may be silent.
     longest: LongestStatement,
-    /// The memory of which searches take what their candidates need.
+    /// The memory of which searches take what the ranking of their candidates needs.
     memory: Budget,
+    searches: Shares,
+}
+
+/// A search, from before its candidates are read until they are ranked.
+#[derive(Debug)]
+pub struct Search {
+    /// The memory that the ranking takes.
+    pub memory: Memory,
+    _place: Place,
 }
 
 /// How many samples there are, and how many bytes they have.
@@ -70,13 +83,14 @@ impl Samples {
     /// Makes none yet.
     #[must_use]
     pub fn new(longest: LongestStatement, memory: Budget) -> Self {
-        Self { known: Mutex::default(), longest, memory }
+        let searches = Shares::with_total(SEARCHES.0, SEARCHES.1);
+        Self { known: Mutex::default(), longest, memory, searches }
     }
 
-    /// Returns what a search in a project holds of the memory, which is nothing yet.
-    #[must_use]
-    pub fn memory(&self, project: &Arc<str>) -> Memory {
-        Memory::of_project(&self.memory, project)
+    /// Begins a search in a project when it is its turn.
+    pub async fn begin(&self, project: &Arc<str>) -> Search {
+        let place = self.searches.take(project, 1).await;
+        Search { memory: Memory::of_project(&self.memory, project), _place: place }
     }
 
     /// Returns the sample of a scope. The sample of a new scope is taken now, and an old one is renewed in the
@@ -122,7 +136,7 @@ impl Samples {
         Ok(true)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Known>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Sampled, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,7 +163,7 @@ impl Samples {
     /// Stores a sample, unless its scope is empty: clients can name any number of these. As long as the samples are too many
     /// or too large, the one that was not used for longest is dropped, of a project that has more than its share if there
     /// is one.
-    fn store(&self, place: Place, sample: &Arc<Sample>) {
+    fn store(&self, place: Sampled, sample: &Arc<Sample>) {
         let mut samples = self.lock();
         if sample.documents == 0 {
             samples.remove(&place);
@@ -163,7 +177,7 @@ impl Samples {
 }
 
 /// Returns the sample that is dropped next, if these are too much.
-fn superfluous(samples: &HashMap<Place, Known>) -> Option<Place> {
+fn superfluous(samples: &HashMap<Sampled, Known>) -> Option<Sampled> {
     let (mut all, mut of_project) = (Size::default(), HashMap::<&str, Size>::new());
     for ((_, scope), known) in samples {
         all.add(&known.sample);
@@ -188,7 +202,7 @@ mod tests {
         let place = |project: &str, facet: usize| {
             ("table", Scope { project: project.into(), facet: Some(facet.to_string()) })
         };
-        let store = |place: Place, documents: i64| {
+        let store = |place: Sampled, documents: i64| {
             samples.store(place, &Arc::new(sample_of(&[], documents)));
         };
         let left = |project: &str| {

@@ -127,12 +127,12 @@ pub async fn find(
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
     let scope = Scope { project: Arc::clone(project), facet: wanted.domain_name.clone() };
     let (model_used, exclude_id) = (wanted.model_used.as_deref(), wanted.exclude_id);
-    let ranked_in = samples.memory(project);
-    let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS, memory: &ranked_in }
+    let search = samples.begin(project).await;
+    let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS, search: &search }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;
     let ranking = move || {
-        let _memory = ranked_in;
+        let _search = search;
         let solved: Vec<_> = logs.iter().map(Log::solved).collect();
         let ranked = rank(&intent, &solved, limit, least);
         ranked.into_iter().map(|(place, similarity)| (logs[place].id, similarity)).collect::<Vec<_>>()

@@ -105,11 +105,11 @@ pub async fn find(
         limit $6";
     let text = with_identifiers_split(query);
     let scope = Scope { project: Arc::clone(project), facet: repository.map(str::to_owned) };
-    let memory = samples.memory(project);
-    let finder = Candidates { db, samples, corpus: &QUERIES, memory: &memory };
+    let search = samples.begin(project).await;
+    let finder = Candidates { db, samples, corpus: &QUERIES, search: &search };
     let queries: Vec<Query> = finder.find(&scope, &text, |query| query).await?;
     let rank = move || {
-        let _memory = memory;
+        let _search = search;
         let texts = queries.iter().map(|near| with_identifiers_split(&near.query)).chain([text]);
         let texts: Vec<_> = texts.map(|text| text.to_lowercase()).collect();
         let closest = Texts::new(&texts).closest(NEAREST).into_iter();
