@@ -15,6 +15,7 @@ use super::headers::{Options, returned};
 use super::record::Record;
 use super::stream::Passing;
 use crate::error::{Error, PassedOn, Result, Special};
+use crate::http::clean::MOST_VALUES;
 use crate::http::memory::Memory;
 use crate::messages::CancelReason;
 use crate::messages::failure::{self, Failure};
@@ -168,7 +169,11 @@ impl Passage {
             return Called::Stream(response, Bytes::new());
         }
         match collect(&mut response, &self.memory, own).await {
-            Ok((bytes, true)) => Called::Whole(response.status(), response.headers().clone(), bytes),
+            Ok((bytes, true)) => {
+                let status = response.status();
+                let bytes = if status.is_success() { bytes } else { provider.without_key(bytes) };
+                Called::Whole(status, response.headers().clone(), bytes)
+            }
             // Such an answer is forwarded as it arrives, and not recorded.
             Ok((begun, false)) => Called::Stream(response, begun),
             Err(error) => lost(error),
@@ -251,7 +256,7 @@ pub(super) async fn collect(
             return Ok((bytes.into(), false));
         }
     }
-    let held = memory.hold_values(own + bytes.len(), value::count(&bytes)).await;
+    let held = memory.hold_values(own + bytes.len(), value::count(&bytes).min(MOST_VALUES)).await;
     Ok((bytes.into(), held.is_ok()))
 }
 

@@ -21,8 +21,8 @@ use crate::http::clean::clean_json;
 use crate::http::json;
 use crate::http::memory::Memory;
 use crate::projects::Tenant;
-use crate::providers::Kind;
 use crate::providers::answer::{ARRIVING, Api};
+use crate::providers::{Kind, Provider};
 use crate::sharing::{Place, apart, while_wanted};
 use crate::state::App;
 use crate::types::{FreeForm, value};
@@ -102,7 +102,7 @@ async fn count_message_tokens(State(app): State<App>, request: Request) -> Respo
         let path = call.path("messages/count_tokens");
         let key = call.options.provider_key.as_ref();
         let answer = app.providers.post(provider, &path, &call.forwarded, key, body);
-        while_wanted(passed_on(answer, &call.memory)).await
+        while_wanted(passed_on(provider, answer, &call.memory)).await
     })
     .await
 }
@@ -128,7 +128,7 @@ async fn list_models(app: App, kind: Kind, request: Request) -> Response {
         let key = call.options.provider_key.as_ref();
         let path = call.path("models");
         let answer = app.providers.get(provider, &path, &call.forwarded, key);
-        while_wanted(passed_on(answer, &call.memory)).await
+        while_wanted(passed_on(provider, answer, &call.memory)).await
     })
     .await
 }
@@ -246,9 +246,10 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
     answer.await.unwrap_or_else(Error::into_response)
 }
 
-/// Returns a provider's response unchanged, without recording anything. It is read as a whole, so that the provider does not
+/// Returns a provider's response unchanged, but for its key in an error, without recording anything. It is read as a whole, so that the provider does not
 /// wait for the client.
 async fn passed_on(
+    provider: &Provider,
     answer: impl Future<Output = reqwest::Result<reqwest::Response>>,
     memory: &Memory,
 ) -> Result<Response> {
@@ -263,6 +264,7 @@ async fn passed_on(
         return Err(Error::Unavailable("there is no memory for the provider's answer; try again"));
     }
     let (status, headers) = (answer.status(), returned(answer.headers()));
+    let body = if status.is_success() { body } else { provider.without_key(body) };
     let mut response = (status, headers, body).into_response();
     response.extensions_mut().insert(PassedOn);
     Ok(response)

@@ -155,6 +155,8 @@ fn paced(mut body: Body, size: u64, memory: Option<Memory>) -> Body {
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::http::memory::Budget;
 
@@ -190,6 +192,21 @@ mod tests {
         let piece = body.frame().await.expect("what waited").expect("is there");
         assert_eq!(piece.into_data().map(|data| data.len()).ok(), Some(PIECE));
         assert!(body.frame().await.expect("an end").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_large_response_waits_until_it_can_be_compressed_and_a_small_one_does_not() {
+        let compressors = Compressors(Arc::new(Semaphore::new(1)));
+        let noted = async |size: u64| {
+            let mut response = Response::new(Body::from(vec![0; usize::try_from(size).expect("a size")]));
+            note(&mut response, true, Memory::unbounded(), compressors.clone()).await;
+            response
+        };
+        let first = noted(SMALL + 1).await;
+        noted(SMALL).now_or_never().expect("it is sent as it is");
+        assert!(noted(SMALL + 1).now_or_never().is_none());
+        drop(first);
+        noted(SMALL + 1).now_or_never().expect("the first one is compressed");
     }
 
     #[tokio::test(start_paused = true)]

@@ -92,15 +92,21 @@ pub fn said(text: &str) -> Failure {
 
 /// Returns a failure without the key with which the provider was called, which it may repeat in its error.
 pub fn without_key((mut error, mut meaning): Failure, key: Option<&str>) -> Failure {
-    if let Some(key) = key.filter(|key| key.len() >= SHORTEST_KEY)
-        && let Some(message) = &mut error.message
-        && message.contains(key)
+    if let Some(message) = error.message.as_mut()
+        && let Some(without) = redacted(message, key)
     {
-        *message = message.replace(key, "[redacted:provider-key]");
+        *message = without;
         error.label = errors::label(error.class, message);
         meaning.label.clone_from(&error.label);
     }
     (error, meaning)
+}
+
+/// Returns a text without a provider's key, if it is in the text.
+#[must_use]
+pub fn redacted(text: &str, key: Option<&str>) -> Option<String> {
+    let key = key.filter(|key| key.len() >= SHORTEST_KEY && text.contains(key))?;
+    Some(text.replace(key, "[redacted:key]"))
 }
 
 /// Returns one of our own errors as a failure.

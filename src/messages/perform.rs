@@ -20,6 +20,7 @@ use super::rules::trimming::{Failure as Failed, Next, Stage, Trimming};
 use super::store::Plan;
 use super::{CancelReason, Event, SendError};
 use crate::error::{Error, Result};
+use crate::http::clean::MOST_VALUES;
 use crate::http::memory::Memory;
 use crate::http::pace::Pace;
 use crate::projects::Tenant;
@@ -367,7 +368,7 @@ async fn whole(mut response: reqwest::Response, room: &Room<'_>) -> Result<Vec<u
         bytes.extend_from_slice(&chunk);
     }
     bytes.truncate(MOST_ANSWER);
-    room.hold_values(arriving + bytes.len(), value::count(&bytes)).await?;
+    room.hold_values(arriving + bytes.len(), value::count(&bytes).min(MOST_VALUES)).await?;
     Ok(bytes)
 }
 

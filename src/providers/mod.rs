@@ -14,6 +14,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
 
+use crate::messages::failure;
 use crate::messages::models::{Catalog, ModelLimits};
 use answer::Api;
 
@@ -250,6 +251,13 @@ impl Provider {
     pub fn key<'a>(&'a self, given: Option<&'a HeaderValue>) -> Option<&'a str> {
         let key = str::from_utf8(given.or(self.key.as_ref())?.as_bytes()).ok()?;
         Some(token(key).unwrap_or(key))
+    }
+
+    /// Returns what the provider has said of an error without its configured key, which it may quote.
+    #[must_use]
+    pub fn without_key(&self, said: Bytes) -> Bytes {
+        let without = str::from_utf8(&said).ok().and_then(|text| failure::redacted(text, self.key(None)));
+        without.map_or(said, Bytes::from)
     }
 
     fn headers(&self, extra: &HeaderMap, given: Option<&HeaderValue>) -> HeaderMap {

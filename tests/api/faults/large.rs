@@ -102,6 +102,49 @@ async fn long_rows_of_exports_for_slow_readers_take_bounded_memory_and_arrive() 
     assert_bounded(&server, 256, "profiles");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searches_among_texts_that_have_nothing_in_common_take_bounded_memory() {
+    const TEXTS: u32 = 500;
+    const BODY_MEMORY: u64 = 128;
+    let folder = folder();
+    let server = start(&folder, BODY_MEMORY, "");
+    let address = &server.address;
+    let projects = ["a", "b", "c", "d"];
+    // Syllables of Korean, of which there are eleven thousand.
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut text = |length: usize| -> String {
+        let syllable = || char::from_u32(random.u32(0xAC00..0xD7A4)).expect("a syllable");
+        std::iter::repeat_with(syllable).take(length).collect()
+    };
+    let logs: Vec<_> = (0..TEXTS)
+        .map(|_| {
+            let passed =
+                json!({"attempt": 1, "extracted_dsl": text(1_990), "parse_result": {"success": true}});
+            json!({"event": "generation", "user_intent": format!("alpha {}", text(990)), "domain_name": "d",
+                "success": true, "iterations": [passed]})
+            .to_string()
+        })
+        .collect();
+    for project in projects {
+        let made = send(address, "default", "PUT", &format!("/v1/projects/{project}"), &json!({})).await;
+        assert_eq!(made, Some(201));
+        let head = format!(
+            "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson\r\nGleaner-Project: {project}"
+        );
+        assert_eq!(exchange(address, &head, logs.join("\n").as_bytes()).await, Some(200));
+    }
+    let asked = projects.iter().flat_map(|project| [project; 2]);
+    let found = join_all(asked.map(async |project| {
+        send(address, project, "GET", "/v1/generations/similar?intent=alpha", &json!({})).await
+    }))
+    .await;
+    assert!(
+        found.contains(&Some(200)) && found.iter().all(|status| matches!(status, Some(200 | 503))),
+        "{found:?}"
+    );
+    assert_bounded(&server, BODY_MEMORY, "searches");
+}
+
 /// Starts a provider with this route. Returns its file.
 async fn provider(completions: MethodRouter) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

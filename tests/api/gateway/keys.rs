@@ -57,21 +57,23 @@ async fn a_clients_own_key_for_the_provider_passes_and_is_kept_nowhere() {
 }
 
 #[tokio::test]
-async fn a_key_that_the_provider_repeats_in_its_error_passes_and_is_kept_nowhere() {
+async fn a_key_that_the_provider_repeats_in_its_error_passes_if_it_is_the_clients_own_and_is_kept_nowhere() {
     let (service, _) = provider::service().await;
     for stream in [false, true] {
         let mut body = chat("telling", &["x"]);
         body["stream"] = stream.into();
-        for (header, key) in [("gleaner-provider-key", "own-needle"), ("gleaner-topic", "provider-key")] {
+        let ours = "[redacted:key]";
+        for (header, key, told) in
+            [("gleaner-provider-key", "own-needle", "own-needle"), ("gleaner-topic", "provider-key", ours)]
+        {
             let refused = call(&service, CHAT, &[(header, key)], &body).await.expect(401);
-            let said = format!("Incorrect API key provided: Bearer {key}");
+            let said = format!("Incorrect API key provided: Bearer {told}");
             assert_eq!(refused["error"]["message"], said);
             let send = super::sent(&service).await;
-            let kept =
-                "{\"error\":{\"message\":\"Incorrect API key provided: Bearer [redacted:provider-key]\"}}";
+            let kept = "{\"error\":{\"message\":\"Incorrect API key provided: Bearer [redacted:key]\"}}";
             assert_eq!(send["error"]["message"], kept);
             let label = send["error"]["label"].as_str().expect("a label");
-            assert!(label.ends_with("[redacted:provider-key]"), "{label}");
+            assert!(label.ends_with("[redacted:key]"), "{label}");
         }
     }
     let execute = json!({"mode": "execute", "user_text": "x", "model": "telling"});
