@@ -2,10 +2,10 @@
 //! when they were finalized, or created if they never were.
 //!
 //! Records are erased in small batches, each in its own transaction. The size of a batch adapts to how long the last
-//! one took, and the pause after a batch is several times as long as the batch, so that erasing never takes most of
-//! the time. What was learned from searches keeps its weight.
+//! one of its project and domain took, and the pause after a batch is several times as long as the batch, so that erasing never
+//! takes most of the time. What was learned from searches keeps its weight.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ const PASS: Duration = Duration::from_mins(1);
 const REST: u32 = 4;
 /// The minimum and maximum number of records of a batch.
 const PIECES: (i64, i64) = (10, 1_000);
+/// The number of records of the first batch.
+const FIRST: i64 = 100;
 /// The target duration of a batch. After a shorter one, the next batch is larger; after a longer one, smaller.
 const PIECE_TIME: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(40));
 
@@ -36,8 +38,16 @@ const PIECE_TIME: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 pub struct Retention {
     db: PgPool,
     keyring: Arc<Keyring>,
-    /// The rest of the current pass. Each project gets a batch of each domain in turn.
-    left: VecDeque<(String, Domain)>,
+    /// The rest of the current pass, by how long the batches of each domain of a project have taken and a number. Whoever has
+    /// taken the least time is next, so that batches which take long delay mostly themselves.
+    left: BTreeMap<(Duration, usize), Records>,
+}
+
+/// The records of a domain of a project.
+#[derive(Debug)]
+struct Records {
+    project: String,
+    domain: Domain,
     /// The number of records of the next batch.
     most: i64,
 }
@@ -46,33 +56,36 @@ impl Retention {
     /// Makes the work for this database.
     #[must_use]
     pub fn new(db: &PgPool, keyring: Arc<Keyring>) -> Self {
-        Self { db: db.clone(), keyring, left: VecDeque::new(), most: 100 }
+        Self { db: db.clone(), keyring, left: BTreeMap::new() }
     }
 
     /// Erases one batch of the current pass over all projects, and begins a new pass if there is none. Returns
     /// whether the pass goes on.
     pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
         if self.left.is_empty() {
-            self.left = wanted(&self.db).await?.into();
+            let wanted = wanted(&self.db).await?.into_iter().enumerate();
+            self.left = wanted.map(|(number, records)| ((Duration::ZERO, number), records)).collect();
         }
-        if let Some((project, domain)) = self.left.pop_front()
-            && self.erase(&project, domain, now).await?
+        let begun = Instant::now();
+        if let Some(((taken, number), mut records)) = self.left.pop_first()
+            && self.erase(&mut records, now).await?
         {
-            self.left.push_back((project, domain));
+            self.left.insert((taken + begun.elapsed(), number), records);
         }
         Ok(!self.left.is_empty())
     }
 
     /// Erases one batch of a project's expired records. Returns whether there may be more.
-    async fn erase(&mut self, project: &str, domain: Domain, now: Timestamp) -> Result<bool> {
+    async fn erase(&self, records: &mut Records, now: Timestamp) -> Result<bool> {
         // What a project is writing does not delay the others.
         const BEGIN: &str = "begin; set local lock_timeout = '200ms'";
         const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner retention'))";
+        let Records { project, domain, most } = records;
         let tenant = self.keyring.tenant(project).await?;
-        let Some(days) = tenant.retention.get(domain) else { return Ok(false) };
+        let Some(days) = tenant.retention.get(*domain) else { return Ok(false) };
         let Some(before) = now.plus(-TimeDelta::days(days.get().into())) else { return Ok(false) };
         let begun = Instant::now();
-        let (db, most) = (&self.db, self.most);
+        let (db, limit) = (&self.db, *most);
         let piece = repeat(|| async {
             let mut transaction = db::begin_with(db, BEGIN).await?;
             // Several servers may share the database, and one at a time is enough.
@@ -81,7 +94,7 @@ impl Retention {
             }
             super::alone(&mut transaction, project).await?;
             let piece = domain
-                .erase_before(&mut transaction, project, &tenant.rules, before, most, Cause::Age)
+                .erase_before(&mut transaction, project, &tenant.rules, before, limit, Cause::Age)
                 .await?;
             transaction.commit().await?;
             Ok(Some(piece))
@@ -94,8 +107,8 @@ impl Retention {
         let Some(piece) = piece else { return Ok(false) };
         let (short, long) = PIECE_TIME;
         match begun.elapsed() {
-            took if took > long => self.most = (self.most / 2).max(PIECES.0),
-            took if took < short => self.most = (self.most * 2).min(PIECES.1),
+            took if took > long => *most = (limit / 2).max(PIECES.0),
+            took if took < short => *most = (limit * 2).min(PIECES.1),
             _ => {}
         }
         for (kind, count) in piece.erased {
@@ -117,10 +130,11 @@ impl Rounds for Retention {
 }
 
 /// Returns the projects with a retention setting, with the domains and days that it names.
-async fn wanted(db: &PgPool) -> Result<Vec<(String, Domain)>> {
+async fn wanted(db: &PgPool) -> Result<Vec<Records>> {
     const PROJECTS: &str =
         "select name from projects where jsonb_typeof(settings -> 'retention_days') = 'object' order by name";
     let projects: Vec<String> = sqlx::query_scalar(PROJECTS).fetch_all(db).await?;
-    let all = |project: String| Domain::ALL.map(|domain| (project.clone(), domain));
+    let all =
+        |project: String| Domain::ALL.map(|domain| Records { project: project.clone(), domain, most: FIRST });
     Ok(projects.into_iter().flat_map(all).collect())
 }

@@ -14,6 +14,9 @@ use super::random::{is_long_number, is_random};
 /// The signs between the cells of a row. The first of them that is in the head of a table is that of the table.
 const SIGNS: [char; 6] = ['│', '┃', '|', '\t', ',', ';'];
 
+/// Those of files.
+const IN_FILES: [char; 3] = ['\t', ',', ';'];
+
 /// The maximum numbers of bytes of the head of a table and of a column's name.
 const LONGEST_HEAD: usize = 4_000;
 const LONGEST_NAME: usize = 64;
@@ -68,10 +71,10 @@ impl Table {
             let cells = split(line, sign);
             let columns: Vec<_> =
                 (0..cells.len()).filter(|at| is_secret(&line[cells[*at].clone()])).collect();
-            let has_secrets = !columns.is_empty();
-            let are_names = cells.iter().all(|cell| may_be_name(&line[cell.clone()]));
-            let table = Self::Signs { sign, cells: cells.len(), columns };
-            return (are_names && has_secrets).then_some(table);
+            let is_head = !columns.is_empty()
+                && cells.iter().all(|cell| may_be_name(&line[cell.clone()]))
+                && (!IN_FILES.contains(&sign) || is_head_of_file(line, &cells));
+            return is_head.then_some(Self::Signs { sign, cells: cells.len(), columns });
         }
         let is_ruled = is_ruler(below);
         if is_ruled && !below.trim().contains(' ') {
@@ -189,6 +192,16 @@ fn may_be_name(cell: &str) -> bool {
     let cell = cell.trim();
     cell.len() <= LONGEST_NAME
         && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_. #\"'`[]()-".contains(c))
+}
+
+/// Returns whether a line with these cells is the head of a file with separators, rather than a part of a list in a program, which
+/// has blanks around its names or ends with a sign.
+fn is_head_of_file(line: &str, cells: &[Range<usize>]) -> bool {
+    let is_name = |cell: &Range<usize>| {
+        let cell = line[cell.clone()].trim_end_matches(['\r', '\n']);
+        !cell.is_empty() && !cell.starts_with([' ', '\'']) && !cell.ends_with(' ')
+    };
+    cells.iter().all(is_name)
 }
 
 /// Returns where the content of a cell of a secret's column is, if it looks random.

@@ -54,6 +54,9 @@ fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
         "INSERT INTO commits (id, token_count) VALUES ('≠', 17);",
         "token,commit\nx,≠\n\n≠,≠\n",
         "The token\n---\n\nThe commit ≠ has it.\n",
+        "names = [\n    'token',\n    'name',\n    'X509_pubkey_st',\n]\n",
+        "    token, name,\n    'X509_pubkey_st', 'pkcs7_digest_st',\n",
+        "api_key,\nname,\nfullyReadBody,\n",
     ] {
         let text = text.replace('≠', &commit);
         assert_eq!(redacted(&redactor, &text), text);
