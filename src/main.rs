@@ -1,6 +1,7 @@
 //! The `gleaner` program: see [`gleaner`] for the map.
 
 use std::env;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
@@ -13,10 +14,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The variable that says for how many milliseconds the allocator keeps what was freed. If it kept it for a second, as it does if
 /// nothing is said, a server that has read much would take half as much memory again.
-const KEEPS: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "1");
+const KEEPS: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "10");
 
 fn main() -> ExitCode {
-    if env::args_os().any(|argument| argument == "serve") && env::var_os(KEEPS.0).is_none() {
+    // The server is what is asked for by nothing, or only options.
+    let serves = |argument: OsString| argument == "serve" || argument.to_string_lossy().starts_with('-');
+    if env::args_os().nth(1).is_none_or(serves) && env::var_os(KEEPS.0).is_none() {
         start_again();
     }
     gleaner::cli::run()

@@ -84,7 +84,7 @@ pub fn router(app: App) -> Router {
     let (api, document) = api().split_for_parts();
     let yaml = Bytes::from(document.to_yaml().expect("the document is made of plain values"));
     let json = Bytes::from(document.to_json().expect("the document is made of plain values") + "\n");
-    let is_large = SizeAbove::new(send::SMALL);
+    let is_large = SizeAbove::new(send::SMALL + 1);
     let is_packed = NotForContentType::new("application/gzip");
     let compression = CompressionLayer::new()
         .compress_when(DefaultPredicate::new().and(is_large).and(is_packed).and(is_ours));

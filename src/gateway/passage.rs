@@ -169,10 +169,15 @@ impl Passage {
             return Called::Stream(response, Bytes::new());
         }
         match collect(&mut response, &self.memory, own).await {
+            Ok((said, true)) if !response.status().is_success() => {
+                Called::Whole(response.status(), response.headers().clone(), provider.without_key(said))
+            }
             Ok((bytes, true)) => {
-                let status = response.status();
-                let bytes = if status.is_success() { bytes } else { provider.without_key(bytes) };
-                Called::Whole(status, response.headers().clone(), bytes)
+                let values = value::count(&bytes).min(MOST_VALUES);
+                match self.memory.hold_values(own + bytes.len(), values).await {
+                    Ok(()) => Called::Whole(response.status(), response.headers().clone(), bytes),
+                    Err(_) => Called::Stream(response, bytes),
+                }
             }
             // Such an answer is forwarded as it arrives, and not recorded.
             Ok((begun, false)) => Called::Stream(response, begun),
@@ -241,7 +246,7 @@ struct Passed<'a> {
     flight: &'a mut Flight,
 }
 
-/// Reads an answer as far as there is memory for it and what is made of it, besides that for the request's `own` body. Returns what has come, and
+/// Reads an answer as far as there is memory for it, besides that for the request's `own` body. Returns what has come, and
 /// whether that is all of it.
 pub(super) async fn collect(
     answer: &mut reqwest::Response,
@@ -256,8 +261,7 @@ pub(super) async fn collect(
             return Ok((bytes.into(), false));
         }
     }
-    let held = memory.hold_values(own + bytes.len(), value::count(&bytes).min(MOST_VALUES)).await;
-    Ok((bytes.into(), held.is_ok()))
+    Ok((bytes.into(), true))
 }
 
 /// Makes the response of a provider's answer.

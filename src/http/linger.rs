@@ -12,7 +12,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -124,7 +124,8 @@ impl Unread {
     pub(super) fn of(request: Request<Incoming>, bodies: &Bodies) -> (Request<Body>, Self) {
         let bytes = Arc::new(AtomicU64::new(left(request.body())));
         let unread = Self { bytes: Arc::clone(&bytes), version: request.version() };
-        let waits = (!request.body().is_end_stream()).then(|| bodies.one_more());
+        let has_frames = request.version() == Version::HTTP_2 && !request.body().is_end_stream();
+        let waits = has_frames.then(|| bodies.one_more());
         (request.map(|body| Body::new(Watched { body, unread: bytes, waits })), unread)
     }
 
@@ -145,6 +146,7 @@ fn left(body: &Incoming) -> u64 {
 struct Watched {
     body: Incoming,
     unread: Arc<AtomicU64>,
+    /// That the body waits, in HTTP/2.
     waits: Option<Waits>,
 }
 
@@ -160,7 +162,7 @@ impl hyper::body::Body for Watched {
         let unread = if frame.is_none() { 0 } else { left(&self.body) };
         self.unread.store(unread, Ordering::Relaxed);
         if let (Some(waits), Some(Ok(frame))) = (&self.waits, &frame)
-            && frame.data_ref().is_some_and(|part| !part.is_empty())
+            && is_part(frame)
         {
             waits.part_is_read();
         }
@@ -177,6 +179,24 @@ impl hyper::body::Body for Watched {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+impl Drop for Watched {
+    /// What has come of a body that nobody reads goes with it, and is unread no longer.
+    fn drop(&mut self) {
+        let Some(waits) = &self.waits else { return };
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut self.body).poll_frame(&mut context) {
+            if is_part(&frame) {
+                waits.part_is_read();
+            }
+        }
+    }
+}
+
+/// Returns whether a frame has a part of a body.
+fn is_part(frame: &Frame<Bytes>) -> bool {
+    frame.data_ref().is_some_and(|part| !part.is_empty())
 }
 
 /// Reads what a client still sends until it closes the connection, sends nothing for a second, or has sent for ten, or for as long

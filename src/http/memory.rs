@@ -133,7 +133,7 @@ impl Memory {
         Self::holding_nothing(Budget::new(usize::MAX))
     }
 
-    /// Holds nothing yet of a budget, for a part of a request's work whose memory is given back before the response is sent.
+    /// Holds nothing yet of a budget, for a part of a project's work whose memory is given back before a response is sent.
     #[must_use]
     pub fn of_project(budget: &Budget, project: &Arc<str>) -> Self {
         let memory = Self::holding_nothing(budget.clone());
@@ -345,14 +345,6 @@ impl Memory {
             *read
         };
         self.hold(read).await
-    }
-}
-
-impl Memory {
-    /// Holds memory for so many bytes of work, besides those that were held for it before: what is read, and all that is made of
-    /// it.
-    pub async fn hold_work(&self, bytes: usize) -> Result<()> {
-        self.hold_more(bytes.div_ceil(2)).await
     }
 }
 

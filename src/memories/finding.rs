@@ -158,7 +158,7 @@ pub(super) async fn find(
         return Ok(Vec::new());
     }
     let scope = Scope { project: Arc::clone(project), facet: None };
-    let search = samples.begin(project).await;
+    let search = samples.begin(project).await?;
     let finder = Candidates { db, samples, corpus: &MEMORIES, search: &search };
     let (last, earlier) = sought
         .queries
@@ -183,7 +183,7 @@ pub(super) async fn find(
     };
     let ids: Vec<_> = best.iter().map(|(memory, ..)| memory.id).collect();
     let texts = texts(db, project, &ids).await?;
-    search.memory.hold_work(texts.values().map(|text| text.len() * BYTES_OF_GRAM).sum()).await?;
+    search.take(texts.values().map(|text| text.len() * BYTES_OF_GRAM).sum()).await?;
     let verdicts = verdicts(db, project, &ids).await?;
     let cosines: Vec<_> = match &sought.meaning {
         Some(meaning) => {

@@ -64,8 +64,7 @@ impl Candidates<'_> {
             let renewed = self.current(scope).await?;
             (found, _) = self.find_by_samples(scope, text, &renewed, &bind).await?;
         }
-        // Searches that each held memory for what they have read so far, and waited for more, would wait for each other.
-        self.search.memory.hold_work(found.iter().map(R::bytes).sum()).await?;
+        self.search.take(found.iter().map(R::bytes).sum()).await?;
         found.sort_unstable_by_key(R::id);
         Ok(found)
     }

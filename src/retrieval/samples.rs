@@ -7,15 +7,18 @@
 //! grown (`Samples::renew`).
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::sample::{Sample, count};
 use super::{Corpus, Scope};
 use crate::db::silence::LongestStatement;
+use crate::error::{Error, Result};
 use crate::http::memory::{Budget, Memory};
 use crate::sharing::{Place, Shares};
 
@@ -32,6 +35,13 @@ type Sampled = (&'static str, Scope);
 
 /// How many searches a project and all projects may have at a time, each of which has read up to a thousand texts.
 const SEARCHES: (usize, usize) = (4, 8);
+/// The number of bytes beyond which a ranking is large. One large ranking takes place at a time, and counts as so many bytes: hardly
+/// any is larger, and a search that wanted most of the memory would wait until nobody else has any.
+const LARGE: usize = 32 << 20;
+/// How long a search waits for its place, to be the one with a large ranking, and for memory.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The error of a search that has waited too long.
+const BUSY: Error = Error::Unavailable("other searches for similar texts take too long; try again");
 
 /// The samples in memory, and what searches share besides them.
 #[derive(Debug)]
@@ -42,14 +52,32 @@ pub struct Samples {
     /// The memory of which searches take what the ranking of their candidates needs.
     memory: Budget,
     searches: Shares,
+    /// The place of the search with a large ranking.
+    large: Arc<Semaphore>,
 }
 
 /// A search, from before its candidates are read until they are ranked.
 #[derive(Debug)]
 pub struct Search {
-    /// The memory that the ranking takes.
-    pub memory: Memory,
+    memory: Memory,
+    /// The number of bytes that the ranking takes.
+    bytes: AtomicUsize,
+    large: Arc<Semaphore>,
+    largest: OnceLock<OwnedSemaphorePermit>,
     _place: Place,
+}
+
+impl Search {
+    /// Takes memory for so many bytes that are compared, with what is made of them. It is taken for all candidates at once: searches
+    /// that each held some, and waited for more, would wait for each other. Nobody else waits behind a search.
+    pub async fn take(&self, bytes: usize) -> Result<()> {
+        let bytes = bytes + self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if bytes > LARGE && self.largest.get().is_none() {
+            let place = timeout(PATIENCE, Arc::clone(&self.large).acquire_owned()).await;
+            let _ = self.largest.set(place.map_err(|_| BUSY)?.map_err(|_| BUSY)?);
+        }
+        self.memory.hold_late(bytes.min(LARGE) / 2, PATIENCE).await
+    }
 }
 
 /// How many samples there are, and how many bytes they have.
@@ -84,13 +112,20 @@ impl Samples {
     #[must_use]
     pub fn new(longest: LongestStatement, memory: Budget) -> Self {
         let searches = Shares::with_total(SEARCHES.0, SEARCHES.1);
-        Self { known: Mutex::default(), longest, memory, searches }
+        let large = Arc::new(Semaphore::new(1));
+        Self { known: Mutex::default(), longest, memory, searches, large }
     }
 
     /// Begins a search in a project when it is its turn.
-    pub async fn begin(&self, project: &Arc<str>) -> Search {
-        let place = self.searches.take(project, 1).await;
-        Search { memory: Memory::of_project(&self.memory, project), _place: place }
+    pub async fn begin(&self, project: &Arc<str>) -> Result<Search> {
+        let place = timeout(PATIENCE, self.searches.take(project, 1)).await.map_err(|_| BUSY)?;
+        Ok(Search {
+            memory: Memory::of_project(&self.memory, project),
+            bytes: AtomicUsize::default(),
+            large: Arc::clone(&self.large),
+            largest: OnceLock::new(),
+            _place: place,
+        })
     }
 
     /// Returns the sample of a scope. The sample of a new scope is taken now, and an old one is renewed in the

@@ -127,7 +127,7 @@ pub async fn find(
     let intent: String = wanted.intent.chars().take(LONGEST_INTENT).collect();
     let scope = Scope { project: Arc::clone(project), facet: wanted.domain_name.clone() };
     let (model_used, exclude_id) = (wanted.model_used.as_deref(), wanted.exclude_id);
-    let search = samples.begin(project).await;
+    let search = samples.begin(project).await?;
     let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS, search: &search }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;

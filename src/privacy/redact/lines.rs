@@ -108,6 +108,11 @@ fn in_common(one: &str, other: &str) -> usize {
     let pairs = one.bytes().zip(other.bytes()).take(LONGEST);
     let same = &other[..other.floor_char_boundary(pairs.take_while(is_same).count())];
     let end = same.rfind([' ', '\t', ':']).map_or(0, |end| end + 1);
-    let is_sign = |c: char| c.is_ascii_digit() || ":|│┃>#@\t".contains(c);
-    if same[..end].contains(is_sign) { end } else { 0 }
+    let head = &same[..end];
+    // The level of a message is before a colon, and a path in code has two of them.
+    let is_level = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    let is_logged = head.contains(|c: char| c.is_ascii_digit() || "|│┃>@\t".contains(c))
+        || head.contains(": ")
+        || head.split_once(':').is_some_and(|(level, _)| is_level(level));
+    if is_logged { end } else { 0 }
 }

@@ -515,7 +515,7 @@ fn patterns(name: &str) -> Vec<Pattern> {
         "home-paths" => vec![Pattern::matches(
             &["/home/", "/users/", r":\users\", r":\\users\\"],
             // A folder named `home` may also be inside a project.
-            r#"(?:^|[^A-Za-z0-9_.-]|\\[nrt])(/home/[^/\s"'<>:;,()]+)|(/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
+            r#"(?:^|[^A-Za-z0-9_.-]|\\[nrt]|\s-[A-Za-z]|/(?:data|export|media|mnt|srv|usr|var))(/home/[^/\s"'<>:;,()]+)|(/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
             always,
         )],
         _ => Vec::new(),

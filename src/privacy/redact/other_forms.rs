@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::expression::Expression;
-use super::random::{is_random, is_very_random};
+use super::random::{is_key, is_random, is_very_random};
 
 /// Returns whether a value is of a form that no secret has.
 pub(super) fn is_of_other_form(value: &str) -> bool {
@@ -57,7 +57,9 @@ fn is_test(value: &str) -> bool {
 
 /// Returns whether a value is the option of a command.
 fn is_option(value: &str) -> bool {
-    value.strip_prefix("--").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+    value
+        .strip_prefix("--")
+        .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_key(name))
 }
 
 /// Returns whether a value is a variable of an environment with a value of its own, as on the line after one without a value.
@@ -73,8 +75,10 @@ fn is_assignment(value: &str) -> bool {
 /// Returns whether a value begins with the number of a line, as in a list of matches, behind the name of a file.
 fn is_place(value: &str) -> bool {
     const MOST_DIGITS: usize = 6;
-    value.split_once(':').is_some_and(|(number, _)| {
-        (1..=MOST_DIGITS).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
+    value.split_once(':').is_some_and(|(number, rest)| {
+        (1..=MOST_DIGITS).contains(&number.len())
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && !is_key(rest)
     })
 }
 
@@ -86,7 +90,10 @@ pub(super) fn is_source(before: &str, name: &str) -> bool {
     let near = &before[before.floor_char_boundary(before.len().saturating_sub(LONGEST))..];
     let path = near.trim_end_matches(is_of_name);
     let scope = path.strip_suffix('/').map(|path| path.trim_end_matches(is_of_name));
-    let is_path = path.ends_with("::") || scope.is_some_and(|scope| scope.ends_with('@'));
+    // Something else than the path is before it in the line, as settings may have such names, too.
+    let line = path.rsplit('\n').next().unwrap_or_default();
+    let is_logger = path.ends_with("::") && line.trim_start().contains([' ', '\t']);
+    let is_path = is_logger || scope.is_some_and(|scope| scope.ends_with('@'));
     is_path && name.ends_with(": ") && !name.contains(['"', '\'', '`'])
 }
 
@@ -95,7 +102,10 @@ pub(super) fn is_tag(before: &str, value: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let name = before.strip_suffix(':').unwrap_or_default();
     let path = name.trim_end_matches(is_of_name);
-    path.len() < name.len() && path.ends_with('/') && value.bytes().all(|byte| byte.is_ascii_hexdigit())
+    path.len() < name.len()
+        && path.ends_with('/')
+        && [7, 8, 12, 40, 64].contains(&value.len())
+        && value.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Returns whether a value is the name of a header.

@@ -9,7 +9,8 @@ use super::Pattern;
 use super::expression::Expression;
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
 use super::other_forms::is_of_other_form;
-use super::random::{is_long_number, is_random};
+use super::random::{is_key, is_random};
+use super::value_ends::beginning;
 
 /// The signs between the cells of a row. The first of them that is in the head of a table is that of the table.
 const SIGNS: [char; 6] = ['│', '┃', '|', '\t', ',', ';'];
@@ -20,6 +21,12 @@ const IN_FILES: [char; 3] = ['\t', ',', ';'];
 /// The maximum numbers of bytes of the head of a table and of a column's name.
 const LONGEST_HEAD: usize = 4_000;
 const LONGEST_NAME: usize = 64;
+/// The maximum number of columns of secrets whose cells are one below the other.
+const MOST_COLUMNS: usize = 16;
+/// The maximum number of bytes of a secret.
+const LONGEST_SECRET: usize = 1_000;
+/// What is before a command behind a table.
+const PROMPTS: [&str; 3] = ["$ ", "# ", "> "];
 
 /// Returns the patterns of these secrets. Each name of a secret has one of `anchors`.
 pub(super) fn patterns(anchors: &[&'static str]) -> [Pattern; 2] {
@@ -58,7 +65,7 @@ enum Table {
     /// Those of rows with so many cells, which are between signs.
     Signs { sign: char, cells: usize, columns: Vec<usize> },
     /// Those of rows whose cells are one below the other, in these parts of a line.
-    Places(Vec<Range<usize>>),
+    Places { places: Vec<Range<usize>>, is_ruled: bool },
     /// The only column.
     One,
 }
@@ -66,16 +73,18 @@ enum Table {
 impl Table {
     /// Returns the table whose head a line is, if it has such columns.
     fn of(text: &str, head: Range<usize>) -> Option<Self> {
-        let (line, below) = (&text[head.clone()], &text[head.end..line(text, head.end)]);
+        let line = &text[head.clone()];
+        // Most lines are none of a table, and the names of secrets are looked for last, because that takes longest.
         if let Some(sign) = SIGNS.into_iter().find(|sign| line.contains(*sign)) {
             let cells = split(line, sign);
-            let columns: Vec<_> =
-                (0..cells.len()).filter(|at| is_secret(&line[cells[*at].clone()])).collect();
-            let is_head = !columns.is_empty()
-                && cells.iter().all(|cell| may_be_name(&line[cell.clone()]))
+            let is_head = cells.iter().all(|cell| may_be_name(&line[cell.clone()]))
                 && (!IN_FILES.contains(&sign) || is_head_of_file(line, &cells));
-            return is_head.then_some(Self::Signs { sign, cells: cells.len(), columns });
+            let columns: Vec<_> =
+                (0..cells.len()).filter(|at| is_head && is_secret(&line[cells[*at].clone()])).collect();
+            let has_secrets = !columns.is_empty();
+            return has_secrets.then_some(Self::Signs { sign, cells: cells.len(), columns });
         }
+        let below = &text[head.end..self::line(text, head.end)];
         let is_ruled = is_ruler(below);
         if is_ruled && !below.trim().contains(' ') {
             return is_secret(line).then_some(Self::One);
@@ -84,24 +93,27 @@ impl Table {
         let are_names = names.iter().all(|name| may_be_name(&line[name.clone()]));
         let is_head = is_ruled || names.len() > 1 && !line.bytes().any(|byte| byte.is_ascii_lowercase());
         let mut places = if is_ruled {
-            apart(below, " ")
+            apart(beginning(below, line.len()), " ")
         } else {
             let ends = names.iter().skip(1).map(|next| next.start).chain([usize::MAX]);
             names.iter().zip(ends).map(|(name, end)| name.start..end).collect()
         };
         let secret: Vec<_> = names.into_iter().filter(|name| is_secret(&line[name.clone()])).collect();
         places.retain(|place| secret.iter().any(|name| name.start < place.end && place.start < name.end));
-        (is_head && are_names && !places.is_empty()).then_some(Self::Places(places))
+        (is_head && are_names && (1..=MOST_COLUMNS).contains(&places.len()))
+            .then_some(Self::Places { places, is_ruled })
     }
 
     /// Adds the secrets of the rows that begin at a position. Returns where the table ends.
     fn read(&self, text: &str, mut at: usize, secrets: &mut Vec<Range<usize>>) -> usize {
+        // Lists of things have the names of secrets in a column, too.
+        let is_strict = matches!(self, Self::Places { is_ruled: false, .. });
         while at < text.len() {
             let end = line(text, at);
             let row = &text[at..end];
             if !is_ruler(row) {
                 let Some(cells) = self.cells(row) else { break };
-                let found = cells.into_iter().filter_map(|cell| secret(row, cell));
+                let found = cells.into_iter().filter_map(|cell| secret(row, cell, is_strict));
                 secrets.extend(found.map(|cell| at + cell.start..at + cell.end));
             }
             at = end;
@@ -111,22 +123,27 @@ impl Table {
 
     /// Returns the cells of a row that may be secrets, unless the row is not one of the table.
     fn cells(&self, row: &str) -> Option<Vec<Range<usize>>> {
+        let content = row.trim();
+        if content.is_empty() || content == r"\." || PROMPTS.iter().any(|prompt| content.starts_with(prompt))
+        {
+            return None;
+        }
         match self {
             Self::Signs { sign, cells, columns } => {
                 let all = split(row, *sign);
                 (all.len() == *cells).then(|| columns.iter().map(|column| all[*column].clone()).collect())
             }
-            _ if row.trim().is_empty() => None,
-            Self::Places(places) => {
+            Self::Places { places, .. } => {
                 // A long value may go on below the next name.
                 let cell = |place: &Range<usize>| {
                     let rest = row.get(place.start..)?;
+                    let is_between = row[..place.start].ends_with(' ') || place.start == 0;
                     let blanks = rest.len() - rest.trim_start().len();
                     let start = place.start + blanks;
                     let word = rest[blanks..].find(char::is_whitespace).unwrap_or(rest.len() - blanks);
-                    (start < place.end).then_some(start..start + word)
+                    (is_between && start < place.end).then_some(start..start + word)
                 };
-                Some(places.iter().filter_map(cell).collect())
+                Some(places.iter().take_while(|place| place.start < row.len()).filter_map(cell).collect())
             }
             Self::One => Some(iter::once(0..row.len()).collect()),
         }
@@ -204,12 +221,13 @@ fn is_head_of_file(line: &str, cells: &[Range<usize>]) -> bool {
     cells.iter().all(is_name)
 }
 
-/// Returns where the content of a cell of a secret's column is, if it looks random.
-fn secret(row: &str, cell: Range<usize>) -> Option<Range<usize>> {
+/// Returns where the content of a cell of a secret's column is, if it looks random, or like nothing but a key.
+fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>> {
     let content = content(row, cell);
     let value = &row[content.clone()];
-    let is_one = !value.contains(char::is_whitespace) && !is_of_other_form(value);
-    (is_one && (is_random(value) || is_long_number(value))).then_some(content)
+    let is_one = value.len() <= LONGEST_SECRET && !value.contains(char::is_whitespace);
+    let looks_random = is_key(value) || !is_strict && is_random(value);
+    (is_one && looks_random && !is_of_other_form(value)).then_some(content)
 }
 
 /// Returns the secrets in statements that name the columns of the rows that they insert.
@@ -252,7 +270,7 @@ fn tuples(text: &str, mut at: usize, columns: &[bool], secrets: &mut Vec<Range<u
                 } else {
                     quoted = None;
                     if depth == 1 && columns.get(column) == Some(&true) {
-                        secrets.extend(text.get(start..at).and_then(|_| secret(text, start..at)));
+                        secrets.extend(text.get(start..at).and_then(|_| secret(text, start..at, false)));
                     }
                 }
             }

@@ -105,7 +105,7 @@ pub async fn find(
         limit $6";
     let text = with_identifiers_split(query);
     let scope = Scope { project: Arc::clone(project), facet: repository.map(str::to_owned) };
-    let search = samples.begin(project).await;
+    let search = samples.begin(project).await?;
     let finder = Candidates { db, samples, corpus: &QUERIES, search: &search };
     let queries: Vec<Query> = finder.find(&scope, &text, |query| query).await?;
     let rank = move || {

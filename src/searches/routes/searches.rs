@@ -76,7 +76,11 @@ async fn start_search(writing: Writing, Json(new): Json<NewSearch>) -> Result<Cr
         writing.memory().end_turn();
         let _place = app.similar.take(&tenant.name, 1).await;
         let _turn = app.work.turn(&tenant.name, Kind::Read).await;
-        hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await?
+        match hints::find(&app.db, &app.samples, &tenant.name, &tenant.rules, &asked).await {
+            // A search that is stored without hints is better than none.
+            Err(error) if error.is_transient() => Vec::new(),
+            found => found?,
+        }
     } else {
         Vec::new()
     };

@@ -41,6 +41,7 @@ fn a_text_of_nothing_but_names_is_read_in_linear_time() {
         "insert into a (token) values ",
         "insert into a (token) values (",
         "TOKEN  A\n",
+        "PW  ",
         "\u{1b}[1mpwd=",
         "\u{1b}[",
     ] {

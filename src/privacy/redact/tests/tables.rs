@@ -57,8 +57,26 @@ fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
         "names = [\n    'token',\n    'name',\n    'X509_pubkey_st',\n]\n",
         "    token, name,\n    'X509_pubkey_st', 'pkcs7_digest_st',\n",
         "api_key,\nname,\nfullyReadBody,\n",
+        "NAME      SECRETS   AGE\ndefault   1         5d\n$ git rev-parse HEAD\n≠\n",
+        "NAME   READY   SECRET              AGE\nweb    True    k8s-kube-proxy-v2   5d\n",
     ] {
         let text = text.replace('≠', &commit);
         assert_eq!(redacted(&redactor, &text), text);
+    }
+}
+
+#[test]
+fn a_table_with_very_many_columns_is_read_in_linear_time() {
+    let redactor = secrets();
+    let head = format!("{}\n", "PW  ".repeat(999));
+    for row in ["aB3", "a\n", "- "] {
+        let taken = |bytes: usize| {
+            let text = head.clone() + &row.repeat(bytes / row.len());
+            let begun = processor_time();
+            redacted(&redactor, &text);
+            processor_time().saturating_sub(begun)
+        };
+        let (short, long) = (taken(100_000), taken(400_000));
+        assert!(long < short * 8 + Duration::from_millis(200), "{row}: {short:?}, {long:?}");
     }
 }
