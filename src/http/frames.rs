@@ -5,14 +5,12 @@
 //! bytes. So the frames with parts of bodies are counted, too: a connection with too many unread ones is read slowly until none
 //! of its bodies waits.
 
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// What a client that speaks HTTP/2 sends first (RFC 9113, section 3.4).
@@ -63,10 +61,9 @@ impl Drop for Waits {
     }
 }
 
-/// A connection whose frames are counted, if it is one of HTTP/2.
+/// The frames of a connection, if it is one of HTTP/2.
 #[derive(Debug)]
-pub(super) struct Frames<S> {
-    stream: S,
+pub(super) struct Frames {
     place: Place,
     bodies: Bodies,
     /// The number of parts of bodies that have come since no body waited.
@@ -134,18 +131,19 @@ impl Place {
     }
 }
 
-impl<S: Unpin> Frames<S> {
+impl Frames {
     /// Counts the frames of a connection, of whose bodies so many parts may be unread.
-    pub(super) fn new(stream: S, bodies: Bodies, most: usize) -> Self {
-        Self { stream, place: Place::Preface(0), bodies, come: 0, most, pause: None, pauses: PAUSES }
+    pub(super) fn new(bodies: Bodies, most: usize) -> Self {
+        Self { place: Place::Preface(0), bodies, come: 0, most, pause: None, pauses: PAUSES }
     }
 
-    fn stream(&mut self) -> Pin<&mut S> {
-        Pin::new(&mut self.stream)
+    /// Notes what has been read of the connection.
+    pub(super) fn pass(&mut self, read: &[u8]) {
+        self.come += self.place.pass(read);
     }
 
     /// Waits until the connection may be read.
-    fn poll_allowed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_allowed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let Counts { waiting, read } = &*self.bodies.0;
             if waiting.load(Ordering::Relaxed) == 0 {
@@ -167,54 +165,11 @@ impl<S: Unpin> Frames<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(self.poll_allowed(context));
-        let before = buffer.filled().len();
-        ready!(self.stream().poll_read(context, buffer))?;
-        self.come += self.place.pass(&buffer.filled()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(context, bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use proptest::prelude::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::time::Instant;
 
     use super::*;
@@ -248,17 +203,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_many_unread_parts_of_bodies_is_read_slowly_until_none_of_them_waits() {
         const BYTES: usize = 100;
-        let (mut client, server) = tokio::io::duplex(1 << 20);
         let bodies = Bodies::default();
-        let mut frames = Frames::new(server, bodies.clone(), 4);
-        let mut read = vec![0; HEAD + BYTES];
-        client.write_all(PREFACE).await.expect("there is room");
-        frames.read_exact(&mut read[..PREFACE.len()]).await.expect("the preface");
+        let mut frames = Frames::new(bodies.clone(), 4);
+        frames.pass(PREFACE);
         let mut time = async |kind, count| {
-            client.write_all(&frame(kind, BYTES).repeat(count)).await.expect("there is room");
             let begun = Instant::now();
             for _ in 0..count {
-                frames.read_exact(&mut read).await.expect("a frame");
+                poll_fn(|context| frames.poll_allowed(context)).await;
+                frames.pass(&frame(kind, BYTES));
             }
             begun.elapsed()
         };

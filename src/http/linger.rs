@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::frames::{Bodies, Waits};
+use super::frames::{Bodies, Frames, Waits};
 
 /// How long a client may send nothing until its connection is closed.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -32,21 +32,22 @@ const MOST: Duration = Duration::from_secs(10);
 /// The number of bytes that are read until others have their turn.
 const PIECE: usize = 32 << 10;
 
-/// A stream from which no more than a piece is read at a time. When it is dropped, it is not closed, but given to whoever made
+/// A stream from which no more than a piece is read at a time, and slowly if too many parts of bodies are unread. When it is dropped, it is not closed, but given to whoever made
 /// this value, if everything was sent on it.
 pub(super) struct Lingering<S> {
     stream: Option<S>,
     /// The number of bytes that were read since others had their turn.
     read: usize,
+    frames: Frames,
     to: Option<oneshot::Sender<S>>,
     is_sent: bool,
 }
 
 impl<S: Unpin> Lingering<S> {
     /// Wraps a stream. The receiver gets it when it is no longer used.
-    pub(super) fn new(stream: S) -> (Self, oneshot::Receiver<S>) {
+    pub(super) fn new(stream: S, frames: Frames) -> (Self, oneshot::Receiver<S>) {
         let (to, from) = oneshot::channel();
-        (Self { stream: Some(stream), read: 0, to: Some(to), is_sent: false }, from)
+        (Self { stream: Some(stream), read: 0, frames, to: Some(to), is_sent: false }, from)
     }
 
     fn stream(&mut self) -> Pin<&mut S> {
@@ -69,6 +70,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.frames.poll_allowed(context));
         if self.read >= PIECE {
             self.read = 0;
             context.waker().wake_by_ref();
@@ -76,7 +78,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
         }
         let before = buffer.filled().len();
         let result = self.stream().poll_read(context, buffer);
-        self.read = if result.is_pending() { 0 } else { self.read + buffer.filled().len() - before };
+        let read = &buffer.filled()[before..];
+        self.frames.pass(read);
+        self.read = if result.is_pending() { 0 } else { self.read + read.len() };
         result
     }
 }
@@ -214,6 +218,10 @@ mod tests {
 
     use super::*;
 
+    fn frames() -> Frames {
+        Frames::new(Bodies::default(), 1)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_client_that_keeps_sending_is_read_for_ten_seconds_and_one_that_does_not_for_one() {
         let (mut client, server) = tokio::io::duplex(PIECE);
@@ -246,7 +254,7 @@ mod tests {
     async fn whoever_reads_much_gives_way_to_others_after_each_piece() {
         let (mut client, server) = tokio::io::duplex(10 * PIECE);
         client.write_all(&vec![0; 10 * PIECE]).await.expect("there is room");
-        let (mut stream, _from) = Lingering::new(server);
+        let (mut stream, _from) = Lingering::new(server, frames());
         let mut buffer = [0; PIECE / 2];
         let mut reads = Vec::new();
         let mut context = Context::from_waker(std::task::Waker::noop());
@@ -263,10 +271,10 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_stream_on_which_everything_was_sent_is_given_back() {
-        let (interrupted, from) = Lingering::new(tokio::io::duplex(1).0);
+        let (interrupted, from) = Lingering::new(tokio::io::duplex(1).0, frames());
         drop(interrupted);
         from.await.expect_err("it is closed");
-        let (mut ended, from) = Lingering::new(tokio::io::duplex(1).0);
+        let (mut ended, from) = Lingering::new(tokio::io::duplex(1).0, frames());
         ended.shutdown().await.expect("shuts down");
         drop(ended);
         from.await.expect("a stream");

@@ -148,9 +148,9 @@ pub async fn serve(
         // Who reads nothing of an answer is hung up on, as the answer stays in memory.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(limits.patience));
-        let (stream, ended_stream) = Lingering::new(Box::pin(stream));
         let most_parts = share(PARTS, connections).clamp(LEAST_PARTS, PARTS);
-        let stream = Frames::new(stream, bodies, most_parts as usize);
+        let frames = Frames::new(bodies, most_parts as usize);
+        let (stream, ended_stream) = Lingering::new(Box::pin(stream), frames);
         let connection = server.serve_connection(TokioIo::new(stream), service).into_owned();
         let mut is_stopping = is_stopping.clone();
         tokio::spawn(async move {
