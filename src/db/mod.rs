@@ -80,7 +80,7 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         // process.
         options = options.options([("max_parallel_workers_per_gather", "0")]);
     }
-    // They are those of the connection, which outlast a transaction that does not end in order.
+    // The locks of late reports are those of a connection, and outlast a transaction that does not end in order.
     let has_locks = name == LATE_NAME;
     let idle = match name {
         WRITER_NAME => "10s",

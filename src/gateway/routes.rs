@@ -246,8 +246,8 @@ async fn respond(answer: impl Future<Output = Result<Response>>) -> Response {
     answer.await.unwrap_or_else(Error::into_response)
 }
 
-/// Returns a provider's response unchanged, but for its key in an error, without recording anything. It is read as a whole, so that the provider does not
-/// wait for the client.
+/// Returns a provider's response without recording anything. Only the provider's key is replaced in an error. The response is read
+/// as a whole, so that the provider does not wait for the client.
 async fn passed_on(
     provider: &Provider,
     answer: impl Future<Output = reqwest::Result<reqwest::Response>>,

@@ -76,6 +76,7 @@ impl Search {
             let place = timeout(PATIENCE, Arc::clone(&self.large).acquire_owned()).await;
             let _ = self.largest.set(place.map_err(|_| BUSY)?.map_err(|_| BUSY)?);
         }
+        // Twice as much is held as is asked for, for a body and what is made of it.
         self.memory.hold_late(bytes.min(LARGE) / 2, PATIENCE).await
     }
 }

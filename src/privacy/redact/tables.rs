@@ -152,14 +152,17 @@ impl Table {
 
 /// Returns the cells of a row. A sign between quotation marks separates none.
 fn split(row: &str, sign: char) -> Vec<Range<usize>> {
-    let (mut cells, mut start, mut is_quoted) = (Vec::new(), 0, false);
+    let (mut cells, mut start, mut is_blank, mut is_quoted) = (Vec::new(), 0, true, false);
     for (at, c) in row.char_indices() {
-        if c == '"' {
-            is_quoted = !is_quoted && row[start..at].trim().is_empty();
-        } else if c == sign && !is_quoted {
+        if c == sign && !is_quoted {
             cells.push(start..at);
-            start = at + c.len_utf8();
+            (start, is_blank) = (at + c.len_utf8(), true);
+            continue;
         }
+        if c == '"' {
+            is_quoted = !is_quoted && is_blank;
+        }
+        is_blank &= c.is_whitespace();
     }
     cells.push(start..row.len());
     cells
@@ -234,7 +237,7 @@ fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>
 fn inserted(text: &str) -> Vec<Range<usize>> {
     static STATEMENT: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
-            r#"(?i-u)\b(?:(?:insert|replace)\s+(?:ignore\s+)?into|copy)\s+[a-z0-9_."`\[\]]+\s*\(((?u:[^()])+)\)\s*(?:values\s*|from\s+stdin(?u:[^\n])*\n)"#,
+            r#"(?i-u)\b(?:(?:insert|replace)\s+(?:ignore\s+)?into|copy)\s+[a-z0-9_."`\[\]]+\s*\(((?u:[^()])+)\)\s*(?:values\s*|(?<copied>from\s+stdin(?u:[^\n])*\n))"#,
         )
     });
     let (mut secrets, mut at) = (Vec::new(), 0);
@@ -245,7 +248,7 @@ fn inserted(text: &str) -> Vec<Range<usize>> {
         if !columns.contains(&true) {
             continue;
         }
-        at = if text[..at].ends_with('\n') {
+        at = if statement.name("copied").is_some() {
             let places = (0..columns.len()).filter(|column| columns[*column]).collect();
             Table::Signs { sign: '\t', cells: columns.len(), columns: places }.read(text, at, &mut secrets)
         } else {

@@ -257,6 +257,50 @@ async fn a_connection_in_http2_that_asks_for_nothing_is_closed_and_its_requests_
 }
 
 #[tokio::test]
+async fn bodies_that_nobody_reads_do_not_slow_down_an_upload_on_the_same_connection_in_http2() {
+    let service = Service::open().await;
+    let limits = Connections { connections: 2, patience: Duration::from_mins(1) };
+    let (address, stop, serving) = listen(&service, limits).await;
+    let (mut requests, _connection) = http2(address).await.expect("an answer");
+    let post = |path: &str, body: Body| {
+        let request =
+            Request::post(format!("http://{address}{path}")).header("content-type", "application/json");
+        request.body(body).expect("a request")
+    };
+    let (rest, comes) = oneshot::channel();
+    let body = stream::iter(["{".to_owned()]).chain(stream::once(async { comes.await.expect("the rest") }));
+    let upload =
+        requests.send_request(post("/v1/generations", Body::from_stream(body.map(Ok::<_, Infallible>))));
+    let upload = tokio::spawn(upload);
+    // If their parts were counted as unread, the last of them would take a minute.
+    let refused = async {
+        for _ in 0..300 {
+            let answer =
+                requests.send_request(post("/v1/nothing", Body::from("x"))).await.expect("an answer");
+            assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), refused).await.expect("they are answered at once");
+    rest.send("\"user_intent\": \"i\", \"domain_name\": \"d\"}".to_owned()).expect("it is awaited");
+    let answer = upload.await.expect("ends").expect("an answer");
+    assert_eq!(answer.status(), StatusCode::CREATED);
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
+
+#[tokio::test]
+async fn writers_look_rows_up_by_an_index_also_while_a_table_is_small() {
+    const LOOKED_UP: &str = "
+        explain select from suggestion_activity where project = 'p' and suggestion_id = gen_random_uuid()";
+    let service = Service::open().await;
+    sqlx::query("analyze suggestion_activity").execute(service.pool()).await.expect("analyzes");
+    let mut connections = service.holding_back_reports().await;
+    let plan: Vec<String> =
+        sqlx::query_scalar(LOOKED_UP).fetch_all(&mut *connections[0]).await.expect("a plan");
+    assert!(!plan.iter().any(|step| step.contains("Seq Scan")), "{plan:?}");
+}
+
+#[tokio::test]
 async fn connections_beyond_the_most_are_closed_also_in_http2() {
     let service = Service::open().await;
     let patience = Duration::from_mins(1);

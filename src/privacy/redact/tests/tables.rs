@@ -29,6 +29,7 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "id,\"e-mail\",api_token,commit\n1,\"Smith, Ann\",…,≠\n2,,\"…\",≠\n",
         "user\tcommit\tpassword\nann\t≠\t…\nbob\t≠\t…\n",
         "INSERT INTO api_keys (id, name, secret_key)\nVALUES\n  (1, 'acme''s', '…'),\n  (lower('b'), '≠', '…');\nselect '≠';",
+        "INSERT INTO api_keys (id, secret_key) VALUES\n(1, '…'),\n(2, '…');\n",
         "INSERT INTO `users` (`id`, `email`, `api_token`, `commit`) VALUES (1,'a)b',\n'…','≠'),(2,NULL,'…','≠');",
         "COPY public.users (id, email, api_token, commit) FROM stdin;\n1\tann@example.com\t…\t≠\n2\t\\N\t…\t≠\n\\.\n",
     ];
@@ -69,7 +70,7 @@ fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
 fn a_table_with_very_many_columns_is_read_in_linear_time() {
     let redactor = secrets();
     let head = format!("{}\n", "PW  ".repeat(999));
-    for row in ["aB3", "a\n", "- "] {
+    for row in ["aB3", "a\n", "- ", "  \"\""] {
         let taken = |bytes: usize| {
             let text = head.clone() + &row.repeat(bytes / row.len());
             let begun = processor_time();
