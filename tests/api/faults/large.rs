@@ -104,7 +104,7 @@ async fn long_rows_of_exports_for_slow_readers_take_bounded_memory_and_arrive() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searches_among_texts_that_have_nothing_in_common_take_bounded_memory() {
-    const TEXTS: u32 = 500;
+    const TEXTS: u32 = 1_000;
     const BODY_MEMORY: u64 = 128;
     let folder = folder();
     let server = start(&folder, BODY_MEMORY, "");
