@@ -92,10 +92,18 @@ impl Retention {
             if !sqlx::query_scalar::<_, bool>(MINE).fetch_one(&mut *transaction).await? {
                 return Ok(None);
             }
-            super::alone(&mut transaction, project).await?;
-            let piece = domain
-                .erase_before(&mut transaction, project, &tenant.rules, before, limit, Cause::Age)
-                .await?;
+            let piece = async {
+                super::alone(&mut transaction, project).await?;
+                domain.erase_before(&mut transaction, project, &tenant.rules, before, limit, Cause::Age).await
+            };
+            let piece = match piece.await {
+                Ok(piece) => piece,
+                Err(error) => {
+                    // A transaction that is dropped still has its lock for a moment, and the next batch would find it taken.
+                    transaction.rollback().await?;
+                    return Err(error);
+                }
+            };
             transaction.commit().await?;
             Ok(Some(piece))
         });

@@ -261,7 +261,7 @@ struct Row {
 
 /// Returns every model with known limits, ordered by name.
 pub async fn list(connection: &mut PgConnection, project: &str, catalog: &Catalog) -> Result<Vec<Model>> {
-    let sql = "select * from models where project = $1";
+    let sql = "select name, context_window, tpm, rpm, tpd, chars_per_token, updated_at from models where project = $1";
     let own: Vec<Row> = sqlx::query_as(sql).bind(project).fetch_all(&mut *connection).await?;
     // Clients choose the names of models, so that far more may have a ratio than are known.
     let names: Vec<_> = own.iter().map(|row| &row.name).chain(catalog.0.keys()).map(String::as_str).collect();

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
 
-use crate::support::{Answer, Service};
+use crate::support::program::Settings;
+use crate::support::{Answer, Service, settings};
 
 /// Sends one request of most kinds. Returns what was sent, and the statuses of the answers.
 async fn requests(service: &Service, number: u128) -> Vec<(String, u16)> {
-    let id = Uuid::from_u128(number);
+    let (id, send) = (Uuid::from_u128(number), Uuid::from_u128(number + 100));
     let template = json!({"template_text": number.to_string(), "domain_name": "d"});
     let writes = [
         ("PUT", "/v1/prompt-templates/t".to_owned(), template),
@@ -49,10 +50,22 @@ async fn requests(service: &Service, number: u128) -> Vec<(String, u16)> {
             json!({"id": id, "user_text": "a", "assistant_text": "b", "topic_id": "t"}),
         ),
         ("PATCH", format!("/v1/pairs/{id}"), json!({"star": 1})),
+        ("PUT", "/v1/models/m".to_owned(), json!({"context_window": 1_000})),
+        (
+            "POST",
+            "/v1/sends".to_owned(),
+            json!({"id": send, "mode": "record", "user_text": "a", "model": "m"}),
+        ),
+        (
+            "POST",
+            format!("/v1/sends/{}/attempts", send),
+            json!({"attempt": 1, "error": {"status": 400, "message": "prompt is too long"}}),
+        ),
         ("PUT", "/v1/projects/default".to_owned(), json!({})),
     ];
     let kinds = ["generations", "suggestions", "searches", "memories", "pairs"];
     let lists = [
+        "models",
         "sends",
         "sessions",
         "topics",
@@ -77,6 +90,7 @@ async fn requests(service: &Service, number: u128) -> Vec<(String, u16)> {
         .iter()
         .flat_map(|kind| [format!("{kind}/{id}"), (*kind).to_owned()])
         .chain(lists.map(str::to_owned))
+        .chain([format!("sends/{}", send)])
         .chain(analytics)
         .chain(exports)
         .chain(["generations/similar?intent=fund".to_owned()]);
@@ -86,14 +100,19 @@ async fn requests(service: &Service, number: u128) -> Vec<(String, u16)> {
         let method: Method = method.parse().expect("a method");
         let body = (!body.is_null()).then_some(&body);
         let Answer { status, .. } = service.call(method.clone(), &path, &[], body).await;
-        statuses.push((format!("{method} {}", path.replace(&id.to_string(), "…")), status.as_u16()));
+        statuses.push((
+            format!("{method} {}", path.replace(&id.to_string(), "…").replace(&send.to_string(), "…")),
+            status.as_u16(),
+        ));
     }
     statuses
 }
 
 #[tokio::test]
 async fn columns_that_a_newer_server_has_added_disturb_no_request() {
-    let service = Service::open().await;
+    // One connection reads everything.
+    let service = Service::with(Settings { connections: 1, ..settings() }).await;
+    requests(&service, 0).await;
     let before = requests(&service, 1).await;
     assert!(before.iter().all(|(_, status)| (200..300).contains(status)), "{before:?}");
     // Whatever is stored for a connection is stored now.

@@ -148,6 +148,14 @@ async fn row(connection: &mut PgConnection, project: &str, id: Uuid, memory: &Me
     rows::one(query.build(), connection, memory).await
 }
 
+/// The columns of calls that are shown. Each query names the columns that it returns, because a newer server may add others
+/// while an older one runs.
+macro_rules! attempt {
+    () => {
+        "attempt, stage, trimmed_count, attempt_history_tokens, attempt_total_tokens, error, usage, latency_ms, at"
+    };
+}
+
 /// Returns the whole send, or none if there is no such send. Everything is read at the same moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Send>> {
     let mut snapshot = db::begin_snapshot(db).await?;
@@ -155,7 +163,11 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Resul
         return Ok(None);
     };
     let messages = row.messages(&mut snapshot, project, memory).await?;
-    let sql = "select * from send_attempts where project = $1 and send_id = $2 order by attempt";
+    let sql = concat!(
+        "select ",
+        attempt!(),
+        " from send_attempts where project = $1 and send_id = $2 order by attempt"
+    );
     let query = sqlx::query(sql).bind(project).bind(id);
     let attempts: Vec<Attempt> = rows::parts(query, &mut *snapshot, memory).await?;
     let pair =
@@ -221,7 +233,11 @@ pub async fn attempt(
     let Some(row) = row(&mut snapshot, project, id, memory).await? else {
         return Ok(None);
     };
-    let sql = "select * from send_attempts where project = $1 and send_id = $2 and attempt = $3";
+    let sql = concat!(
+        "select ",
+        attempt!(),
+        " from send_attempts where project = $1 and send_id = $2 and attempt = $3"
+    );
     let attempt: Option<Attempt> =
         sqlx::query_as(sql).bind(project).bind(id).bind(number).fetch_optional(&mut *snapshot).await?;
     Ok(attempt.map(|attempt| AttemptAnswer {

@@ -1,7 +1,7 @@
 //! Keys of the services of Azure.
 
+use super::pattern::{CODE, Pattern, always};
 use super::random::is_random;
-use super::{CODE, Pattern, always};
 
 /// Returns the patterns of such keys.
 pub(super) fn patterns() -> [Pattern; 9] {

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::other_forms::is_account;
+use super::pattern::{CODE, Pattern};
 use super::random::{is_key, is_long_number, is_random, is_very_random};
-use super::{CODE, Pattern};
 
 /// A quotation mark, also in the escapes of code.
 const QUOTE: &str = r#"(?:\\*["'])?"#;

@@ -1,9 +1,10 @@
 //! Regular expressions. The library searches in linear time, but keeps memory for each thread that has ever searched, of megabytes
-//! for some expressions. So what the searches of an expression keep is kept here: for as many of them as there are processors, or
-//! for one of an expression of a project. Whoever searches at the same time has memory of their own for that long.
+//! for some expressions and texts. So what the searches of an expression keep is kept here: for as many of them as there are
+//! processors, or for one of an expression of a project. Whoever searches at the same time has memory of their own for that long.
 
 use std::ops::Range;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use regex_automata::meta::{BuildError, Cache, Config, Regex};
 use regex_automata::util::captures;
@@ -17,22 +18,96 @@ const SIZE: usize = 64 << 10;
 /// The maximum number of groups of an expression of a project. A search takes memory for each group in each state.
 const MOST_GROUPS: usize = 3;
 
+/// The maximum number of bytes that the searches of all built-in expressions keep. All of it is given back when it is more: texts of
+/// unusual kinds take far more than others do.
+const MOST_KEPT: usize = 32 << 20;
+
 /// A compiled expression, with the memory that its searches use.
 #[derive(Debug)]
 pub(super) struct Expression {
     regex: Regex,
-    kept: Mutex<Vec<Cache>>,
+    kept: Arc<Kept>,
+}
+
+/// The memory that searches of an expression use again.
+#[derive(Debug)]
+struct Kept {
+    caches: Mutex<Vec<Cache>>,
     /// For how many searches memory is kept.
     most: usize,
+    /// What is kept together with that of other expressions.
+    total: Option<&'static Total>,
+}
+
+/// The memory that the searches of several expressions keep together.
+#[derive(Debug, Default)]
+struct Total {
+    bytes: AtomicUsize,
+    of: Mutex<Vec<Arc<Kept>>>,
+}
+
+/// The memory that the searches of all built-in expressions keep.
+static BUILTIN: LazyLock<Total> = LazyLock::new(Total::default);
+
+impl Total {
+    fn add(&self, bytes: usize) {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST_KEPT {
+            lock(&self.of).iter().for_each(|kept| kept.give_back());
+        }
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Kept {
+    fn take(&self) -> Option<Cache> {
+        let cache = lock(&self.caches).pop()?;
+        if let Some(total) = self.total {
+            total.subtract(cache.memory_usage());
+        }
+        Some(cache)
+    }
+
+    fn keep(&self, cache: Cache) {
+        let bytes = cache.memory_usage();
+        if let Some(total) = self.total {
+            total.add(bytes);
+        }
+        let mut caches = lock(&self.caches);
+        if caches.len() < self.most {
+            caches.push(cache);
+        } else if let Some(total) = self.total {
+            total.subtract(bytes);
+        }
+    }
+
+    fn give_back(&self) {
+        while let Some(cache) = self.take() {
+            drop(cache);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        lock(&self.caches).iter().map(Cache::memory_usage).sum()
+    }
 }
 
 impl Expression {
     /// Compiles an expression of ours.
     pub(super) fn builtin(expression: &str) -> Self {
+        Self::sharing(expression, &BUILTIN)
+    }
+
+    /// Compiles an expression of ours, whose searches keep memory together with those of others.
+    fn sharing(expression: &str, total: &'static Total) -> Self {
         static PROCESSORS: LazyLock<usize> =
             LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
         let regex = Regex::new(expression).expect("the built-in expressions are valid");
-        Self { regex, kept: Mutex::default(), most: *PROCESSORS }
+        let kept = Arc::new(Kept { caches: Mutex::default(), most: *PROCESSORS, total: Some(total) });
+        lock(&total.of).push(Arc::clone(&kept));
+        Self { regex, kept }
     }
 
     /// Compiles an expression of a project, which may take some ten milliseconds. Fails with the reason if it is invalid or too
@@ -55,27 +130,20 @@ impl Expression {
         if regex.captures_len() > 1 + MOST_GROUPS {
             return Err(format!("it has more than {MOST_GROUPS} groups"));
         }
-        Ok(Self { regex, kept: Mutex::default(), most: 1 })
+        let kept = Arc::new(Kept { caches: Mutex::default(), most: 1, total: None });
+        Ok(Self { regex, kept })
     }
 
     /// Returns the number of bytes that the expression takes, with what is kept for searches.
     pub(super) fn memory(&self) -> usize {
-        self.regex.memory_usage() + self.kept().iter().map(Cache::memory_usage).sum::<usize>()
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<Cache>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.regex.memory_usage() + self.kept.bytes()
     }
 
     /// Searches with the memory of an earlier search, if there is some.
     fn with_cache<T>(&self, search: impl FnOnce(&mut Cache) -> T) -> T {
-        let known = self.kept().pop();
-        let mut cache = known.unwrap_or_else(|| self.regex.create_cache());
+        let mut cache = self.kept.take().unwrap_or_else(|| self.regex.create_cache());
         let found = search(&mut cache);
-        let mut kept = self.kept();
-        if kept.len() < self.most {
-            kept.push(cache);
-        }
+        self.kept.keep(cache);
         found
     }
 
@@ -125,6 +193,10 @@ impl Expression {
             Some(Captures { text, captures: captures.clone() })
         })
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A part of a text.
@@ -225,7 +297,26 @@ mod tests {
                 });
             }
         });
-        assert_eq!(expression.kept().len(), expression.most);
+        assert_eq!(lock(&expression.kept.caches).len(), expression.kept.most);
+    }
+
+    #[test]
+    fn all_built_in_expressions_together_keep_bounded_memory() {
+        let total: &'static Total = Box::leak(Box::default());
+        let text: String =
+            (0_u64..50_000).map(|n| if (n * n / 7).count_ones() % 2 == 0 { 'a' } else { 'b' }).collect();
+        let mut expressions = Vec::new();
+        let mut most = 0;
+        for _ in 0..40 {
+            let expression = Expression::sharing("[ab]*a[ab]{13}c", total);
+            expression.is_match(&text);
+            most += expression.kept.bytes();
+            expressions.push(expression);
+            let kept: usize = expressions.iter().map(|expression| expression.kept.bytes()).sum();
+            assert_eq!(kept, total.bytes.load(Ordering::Relaxed));
+            assert!((1..=MOST_KEPT).contains(&kept), "{kept} bytes");
+        }
+        assert!(most > MOST_KEPT, "{most} bytes are too few");
     }
 
     #[test]

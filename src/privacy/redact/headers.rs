@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::named::QUOTE;
+use super::pattern::{CODE, Pattern};
 use super::random::{is_key, is_random, is_very_random};
-use super::{CODE, Pattern};
 
 /// Returns the patterns of credentials in headers and addresses.
 pub(super) fn patterns() -> [Pattern; 14] {

@@ -1,8 +1,8 @@
 //! Tokens whose issuers have put a mark elsewhere than at their beginning, or of which a form tells more than a prefix.
 
 use super::named::QUOTE;
+use super::pattern::{CODE, Pattern, always};
 use super::random::{is_varied, is_very_random};
-use super::{CODE, Pattern, always};
 
 /// The beginnings of JSON objects in base64, which may have blanks or the end of a line behind the brace.
 const OBJECTS: [&str; 8] = ["eyJ", "eyAg", "eyAi", "ew0K", "ewki", "ewoJ", "ewog", "ewoi"];

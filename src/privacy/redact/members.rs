@@ -1,6 +1,6 @@
 //! Values of members whose own names say nothing, because another member says that they are secret.
 
-use super::Pattern;
+use super::pattern::Pattern;
 use super::random::is_random;
 
 /// Returns the patterns of these values.

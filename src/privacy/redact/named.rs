@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::Pattern;
 use super::expression::Expression;
 use super::near_names::near;
 use super::other_forms::{is_in_arn, is_of_other_form, is_source, is_tag};
+use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
 use super::value_ends::{LONGEST, bare, content, quoted};
 

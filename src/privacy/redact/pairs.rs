@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
+use super::pattern::{BASE64_CODE, CODE, Pattern};
 use super::random::is_very_random;
-use super::{BASE64_CODE, CODE, Pattern};
 
 /// The identifiers of access keys of AWS, Tencent, DigitalOcean, Google and Alibaba, and how long their secrets are.
 const PAIRS: [(&str, usize); 5] = [

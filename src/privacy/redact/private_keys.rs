@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
-use super::{BASE64_CODE, CODE, Pattern, always};
+use super::pattern::{BASE64_CODE, CODE, Pattern, always};
 
 /// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
 /// most words and paths.

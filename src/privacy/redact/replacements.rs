@@ -71,7 +71,7 @@ impl Redactor {
                 && tag.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         };
         let is_rule =
-            self.builtin.names.contains(&name) || self.custom_names.iter().any(|own| **own == *name);
+            self.builtin.names().any(|own| own == name) || self.custom_names.iter().any(|own| **own == *name);
         (is_rule && tag.is_none_or(is_tag)).then_some(end + 1)
     }
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
+use super::builtin::{BUILTIN, SECRETS};
 use super::expression::Expression;
-use super::{BUILTIN, Redactor, SECRETS, processor_time};
+use super::{Redactor, processor_time};
 use crate::error::{Error, Result};
 use crate::http::{Check, Checks, null_as_default};
 use crate::privacy::hash_key::HashKey;

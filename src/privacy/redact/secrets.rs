@@ -1,7 +1,8 @@
 //! The built-in rule `secrets`: keys and tokens by the forms that their issuers have published, and passwords by the
 //! names before them and by their places.
 
-use super::{Pattern, azure, commands, headers, marks, members, named, pairs, private_keys, shapes, tables};
+use super::pattern::Pattern;
+use super::{azure, commands, headers, marks, members, named, pairs, private_keys, shapes, tables};
 
 /// Returns the patterns of the rule.
 pub(super) fn patterns() -> Vec<Pattern> {

@@ -1,6 +1,6 @@
 //! Tokens that begin with a prefix that their issuer has published.
 
-use super::Pattern;
+use super::pattern::Pattern;
 use super::random::is_varied;
 
 /// A token that begins with its issuer's prefix and continues with at least this many characters of a class.

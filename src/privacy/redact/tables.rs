@@ -5,10 +5,10 @@ use std::iter;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::Pattern;
 use super::expression::Expression;
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
 use super::other_forms::is_of_other_form;
+use super::pattern::Pattern;
 use super::random::{is_key, is_random};
 use super::value_ends::beginning;
 

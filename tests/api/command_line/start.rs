@@ -96,6 +96,23 @@ async fn a_server_listens_before_its_database_is_there_and_says_what_it_waits_fo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_gives_freed_memory_back_soon_unless_the_operator_says_otherwise() {
+    const KEEPS: &str = "MIMALLOC_PURGE_DELAY";
+    let folder = folder();
+    for (given, expected) in [(None, "10"), (Some("50"), "50")] {
+        let mut environment = vec![("DATABASE_URL", "postgres://gleaner@127.0.0.1:9/gleaner")];
+        environment.extend(given.map(|given| (KEEPS, given)));
+        let server = Logged::start(&folder, "", &environment);
+        server.until("/healthz", 200).await;
+        let environment = format!("/proc/{}/environ", server.process.id());
+        let environment = std::fs::read_to_string(environment).expect("the same process as was started");
+        let expected = format!("{KEEPS}={expected}");
+        assert!(environment.split('\0').any(|variable| variable == expected), "{environment}");
+        server.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_start_warns_of_nothing() {
     let folder = folder();
     let server = Logged::start(&folder, "", &[]);

@@ -47,16 +47,13 @@ async fn a_record_expires_so_many_days_after_it_was_finalized_or_else_created() 
     assert_eq!(left().await, ids(&[4]));
 }
 
-#[tokio::test]
-async fn projects_take_turns_at_what_expires() {
-    const MANY: usize = 1_100;
+/// Two projects with so many memories each, of which all expire.
+async fn two_projects(first: (&str, usize), second: (&str, usize)) -> Service {
     let service = Service::open().await;
-    for project in ["a-large-one", "small"] {
+    for (project, memories) in [first, second] {
         service.project(project).await;
         let path = format!("/v1/projects/{project}");
         service.put(&path, &json!({"retention_days": {"memories": 1}})).await.expect(200);
-    }
-    for (project, memories) in [("a-large-one", MANY), ("small", 1)] {
         let events: Vec<_> =
             (0..memories).map(|number| json!({"event": "memory", "content": format!("{number}")})).collect();
         let lines: Vec<_> = events.iter().map(Value::to_string).collect();
@@ -64,21 +61,46 @@ async fn projects_take_turns_at_what_expires() {
         let request = request.header("content-type", "application/x-ndjson").body(lines.join("\n").into());
         service.send(request.expect("a request")).await.expect(200);
     }
-    let left = async |project: &str| {
-        let sql = "select count(*) from memories where project = $1";
-        let query = sqlx::query_scalar::<_, i64>(sql).bind(project);
-        query.fetch_one(service.pool()).await.expect("a count")
-    };
-    let later = Timestamp::now().plus(TimeDelta::days(2)).expect("a time");
-    let mut pieces = Pieces::at(&service, later);
+    service
+}
+
+/// The number of memories that a project has.
+async fn memories(service: &Service, project: &str) -> i64 {
+    let sql = "select count(*) from memories where project = $1";
+    sqlx::query_scalar(sql).bind(project).fetch_one(service.pool()).await.expect("a count")
+}
+
+fn in_two_days() -> Timestamp {
+    Timestamp::now().plus(TimeDelta::days(2)).expect("a time")
+}
+
+#[tokio::test]
+async fn projects_take_turns_at_what_expires() {
+    let service = two_projects(("a-large-one", 1_100), ("small", 1)).await;
+    let mut pieces = Pieces::at(&service, in_two_days());
     let mut taken = 0;
-    while left("small").await > 0 {
+    while memories(&service, "small").await > 0 {
         assert!(pieces.take().await, "it has expired");
         taken += 1;
     }
-    assert!(left("a-large-one").await > 0, "after {taken} pieces");
+    assert!(memories(&service, "a-large-one").await > 0, "after {taken} pieces");
     while pieces.take().await {}
-    assert_eq!(left("a-large-one").await, 0);
+    assert_eq!(memories(&service, "a-large-one").await, 0);
+}
+
+#[tokio::test]
+async fn what_expires_slowly_delays_mostly_its_own_project() {
+    const SLOW: &str = "
+        create function wait() returns trigger language plpgsql as $$ begin perform pg_sleep(4); return old; end $$;
+        create trigger slow before delete on memories for each row when (old.project = 'a-slow-one' and old.content = '0')
+            execute function wait()";
+    let service = two_projects(("a-slow-one", 300), ("quick", 1_000)).await;
+    sqlx::raw_sql(SLOW).execute(service.pool()).await.expect("a trigger");
+    let mut pieces = Pieces::at(&service, in_two_days());
+    while memories(&service, "quick").await > 0 {
+        assert!(pieces.take().await, "it has expired");
+    }
+    assert_eq!(memories(&service, "a-slow-one").await, 200, "one batch");
 }
 
 #[tokio::test]

@@ -403,6 +403,20 @@ async fn a_hint_that_is_being_stored_while_its_file_is_erased_is_erased_too() {
 }
 
 #[tokio::test]
+async fn a_search_is_stored_without_hints_if_other_searches_take_too_long() {
+    let service = Service::open().await;
+    first().tell(&service).await;
+    second().tell(&service).await;
+    let places = service.holding_back_rankings().await;
+    let without = service.post("/v1/searches", &asked()).await.expect(201);
+    assert_eq!(without["hints"], json!([]));
+    service.get("/v1/associations?query=expire_session&agent_session_id=second").await.expect(503);
+    drop(places);
+    let with = service.post("/v1/searches", &asked()).await.expect(201);
+    assert_eq!(with["hints"][0]["path"], "src/auth/session.rs");
+}
+
+#[tokio::test]
 async fn without_learning_nothing_that_a_session_encounters_is_stored() {
     let service = Service::open().await;
     service.put("/v1/projects/default", &json!({"searches": {"learn": false}})).await.expect(200);

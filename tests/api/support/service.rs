@@ -160,6 +160,14 @@ impl Service {
         join_all(connections).await
     }
 
+    /// Takes all places of searches for similar texts.
+    pub(crate) async fn holding_back_rankings(&self) -> Vec<impl Sized> {
+        let samples = &self.running.app.samples;
+        let places =
+            (0..8).map(async |number| samples.begin(&format!("{number}").into()).await.expect("a place"));
+        join_all(places).await
+    }
+
     /// Waits until all that hooks have reported is stored.
     pub(crate) async fn reports_stored(&self) {
         self.running.app.searches.idle().await;

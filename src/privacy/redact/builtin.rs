@@ -1,0 +1,158 @@
+//! The built-in rules, compiled, and how a text is searched for what they replace.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+use super::pattern::{Pattern, always};
+use super::{Span, colors, secrets};
+
+/// The name of the built-in rule of passwords, keys and tokens.
+pub(super) const SECRETS: &str = "secrets";
+
+/// The names of the built-in rules.
+pub const BUILTIN: [&str; 4] = [SECRETS, "emails", "ips", "home-paths"];
+
+/// What is found in a text.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The spans, in any order.
+    pub(super) spans: Vec<Span>,
+    /// Whether the text has colors.
+    pub(super) has_colors: bool,
+    /// Whether something else may be on two lines of the text.
+    pub(super) spans_lines: bool,
+}
+
+/// All built-in rules, compiled.
+struct Rules {
+    /// The patterns that are tried at the occurrences of their anchors.
+    anchored: Vec<Pattern>,
+    anchors: AhoCorasick,
+    /// The number in `anchored` of the pattern to which each anchor belongs. The next number is that of colors.
+    owners: Vec<usize>,
+    /// The patterns that are tried on every text.
+    others: Vec<Pattern>,
+}
+
+/// The rules are compiled once for all projects, because that takes some milliseconds, and their searches take megabytes.
+static RULES: LazyLock<Rules> = LazyLock::new(Rules::compile);
+
+impl Rules {
+    fn compile() -> Self {
+        let all = (0..BUILTIN.len()).flat_map(patterns);
+        let (others, anchored): (Vec<_>, Vec<_>) = all.partition(|pattern| pattern.anchors.is_empty());
+        let numbered = || anchored.iter().enumerate();
+        let mut anchors: Vec<_> = numbered().flat_map(|(_, pattern)| &pattern.anchors).copied().collect();
+        let mut owners: Vec<_> =
+            numbered().flat_map(|(number, pattern)| pattern.anchors.iter().map(move |_| number)).collect();
+        anchors.extend(colors::ANCHORS);
+        owners.extend(colors::ANCHORS.map(|_| anchored.len()));
+        // The largest kind of automaton reads each byte once, and needs no other memory.
+        let anchors = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(anchors)
+            .expect("the anchors are few enough");
+        Self { anchored, anchors, owners, others }
+    }
+
+    /// Returns where the anchors of a text are, and the numbers of their patterns, in the order of their ends.
+    fn hits(&self, text: &str) -> impl Iterator<Item = (usize, usize)> {
+        let hits = self.anchors.find_overlapping_iter(text);
+        hits.map(|hit| (hit.start(), self.owners[hit.pattern().as_usize()]))
+    }
+}
+
+/// The built-in rules that a project has chosen, by their numbers in [`BUILTIN`].
+#[derive(Clone, Copy)]
+pub(super) struct Chosen([bool; BUILTIN.len()]);
+
+impl Chosen {
+    /// Chooses the rules with these names.
+    pub(super) fn of(names: &[&str]) -> Self {
+        Self(BUILTIN.map(|name| names.contains(&name)))
+    }
+
+    /// Returns the names of the rules.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        BUILTIN.into_iter().zip(self.0).filter(|(_, is_chosen)| *is_chosen).map(|(name, _)| name)
+    }
+
+    fn has(self, pattern: &Pattern) -> bool {
+        self.0[pattern.rule]
+    }
+
+    /// Returns whether a text may have something, after one pass over it.
+    pub(super) fn may_match(self, text: &str) -> bool {
+        let is_chosen = |pattern: Option<&Pattern>| pattern.is_none_or(|pattern| self.has(pattern));
+        RULES.others.iter().any(|other| self.has(other))
+            || RULES.hits(text).any(|(_, owner)| is_chosen(RULES.anchored.get(owner)))
+    }
+
+    /// Returns what is found in a text.
+    pub(super) fn search(self, text: &str) -> Found {
+        let mut found = Found::default();
+        // How far each pattern has searched.
+        let mut looked: Vec<(usize, usize)> = Vec::new();
+        for (start, owner) in RULES.hits(text) {
+            let Some(pattern) = RULES.anchored.get(owner) else {
+                found.has_colors = true;
+                continue;
+            };
+            if !self.has(pattern) {
+                continue;
+            }
+            found.spans_lines |= pattern.spans_lines;
+            let known = looked.iter().position(|(of, _)| *of == owner);
+            // A token that extends to the end may contain its own beginning any number of times.
+            if known.is_some_and(|known| start < looked[known].1) {
+                continue;
+            }
+            let end = pattern.collect(text, start, &mut found.spans);
+            match known {
+                Some(known) => looked[known].1 = end,
+                None => looked.push((owner, end)),
+            }
+        }
+        for other in RULES.others.iter().filter(|other| self.has(other)) {
+            other.collect(text, 0, &mut found.spans);
+        }
+        found
+    }
+}
+
+/// Returns the patterns of the built-in rule with this number.
+fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
+    let patterns = match BUILTIN[rule] {
+        SECRETS => secrets::patterns(),
+        "emails" => vec![Pattern::matches(
+            &["@"],
+            r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b",
+            always,
+        )],
+        "ips" => [
+            // IP addresses of version 4, also before a port.
+            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
+            // Those of version 6, also with one of version 4 as their end (RFC 4291, section 2.2).
+            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}|[0-9A-Fa-f]{0,4}))(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
+        ]
+        .map(|regex| Pattern::matches(&[], regex, is_address))
+        .into(),
+        "home-paths" => vec![Pattern::matches(
+            &["/home/", "/users/", r":\users\", r":\\users\\"],
+            // A folder named `home` may also be inside a project.
+            r#"(?:^|[^A-Za-z0-9_.-]|\\[nrt]|\s-[A-Za-z]|/(?:data|export|media|mnt|srv|usr|var))(/home/[^/\s"'<>:;,()]+)|(/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
+            always,
+        )],
+        _ => Vec::new(),
+    };
+    patterns.into_iter().map(move |pattern| pattern.of_rule(rule))
+}
+
+/// Returns whether a text is an address of another machine.
+fn is_address(text: &str) -> bool {
+    let address = text.parse::<IpAddr>().map(|address| address.to_canonical());
+    address.is_ok_and(|address| !address.is_loopback() && !address.is_unspecified())
+}
