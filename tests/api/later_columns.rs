@@ -58,7 +58,7 @@ async fn requests(service: &Service, number: u128) -> Vec<(String, u16)> {
         ),
         (
             "POST",
-            format!("/v1/sends/{}/attempts", send),
+            format!("/v1/sends/{send}/attempts"),
             json!({"attempt": 1, "error": {"status": 400, "message": "prompt is too long"}}),
         ),
         ("PUT", "/v1/projects/default".to_owned(), json!({})),
@@ -90,7 +90,7 @@ async fn requests(service: &Service, number: u128) -> Vec<(String, u16)> {
         .iter()
         .flat_map(|kind| [format!("{kind}/{id}"), (*kind).to_owned()])
         .chain(lists.map(str::to_owned))
-        .chain([format!("sends/{}", send)])
+        .chain([format!("sends/{send}")])
         .chain(analytics)
         .chain(exports)
         .chain(["generations/similar?intent=fund".to_owned()]);
