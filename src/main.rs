@@ -29,6 +29,10 @@ fn main() -> ExitCode {
 /// that fails, the server takes more memory.
 fn start_again() {
     let Ok(program) = env::current_exe() else { return };
+    // A loader that was started with this program as its argument would not know what to load.
+    if program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-")) {
+        return;
+    }
     let mut arguments = env::args_os();
     let mut command = Command::new(program);
     if let Some(name) = arguments.next() {

@@ -81,7 +81,7 @@ impl Default for Settings {
             exports: places::Limits::default(),
             defaults: Defaults::default(),
             body_memory: 256,
-            most_connections: 2048,
+            most_connections: 1024,
             providers: Arc::default(),
             calls: 256,
             embedder: None,

@@ -168,15 +168,15 @@ impl Options {
 /// pipes.
 const OTHER_FILES: u64 = 256;
 /// How many connections of clients there are for each request of a project that waits for a provider, so that the requests of
-/// all projects take a fifth of the files.
-const CONNECTIONS_OF_A_CALL: usize = 16;
+/// all projects take a third of the files.
+const CONNECTIONS_OF_A_CALL: usize = 8;
 
 /// Raises the limit of open files as far as the system lets this process, and returns how many connections fit
 /// below it: `wanted`, or fewer.
 fn most_connections(wanted: usize) -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    let fitting = most.saturating_sub(OTHER_FILES) / 5 * 4;
+    let fitting = most.saturating_sub(OTHER_FILES) / 3 * 2;
     Ok(wanted.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1))
 }
 

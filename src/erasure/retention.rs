@@ -3,7 +3,8 @@
 //!
 //! Records are erased in small batches, each in its own transaction. The size of a batch adapts to how long the last
 //! one of its project and domain took, and the pause after a batch is several times as long as the batch, so that erasing never
-//! takes most of the time. What was learned from searches keeps its weight.
+//! takes most of the time. A project with many expired records delays the others by no more than a batch at a time, also those of
+//! which records expire meanwhile. What was learned from searches keeps its weight.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use crate::error::Result;
 use crate::telemetry::EXPIRED;
 use crate::types::Timestamp;
 
-/// The pause between two passes over all projects.
-const PASS: Duration = Duration::from_mins(1);
+/// The pause between two passes over all projects, and after how long a pass that goes on looks for expired records of all of them.
+const PASS: TimeDelta = TimeDelta::minutes(1);
 /// The length of the pause after a batch, as a multiple of the batch's duration.
 const REST: u32 = 4;
 /// The minimum and maximum number of records of a batch.
@@ -38,16 +39,18 @@ const PIECE_TIME: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 pub struct Retention {
     db: PgPool,
     keyring: Arc<Keyring>,
-    /// The rest of the current pass, by how long the batches of each domain of a project have taken and a number. Whoever has
-    /// taken the least time is next, so that batches which take long delay mostly themselves.
-    left: BTreeMap<(Duration, usize), Records>,
+    /// What is left of the current pass.
+    left: BTreeMap<(String, Domain), Progress>,
+    /// When it was last looked for projects.
+    looked: Option<Timestamp>,
 }
 
-/// The records of a domain of a project.
-#[derive(Debug)]
-struct Records {
-    project: String,
-    domain: Domain,
+/// How far the erasing of a project's records of a domain is.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// How long the batches have taken. Whoever has taken the least time is next, so that batches which take long delay mostly
+    /// themselves.
+    taken: Duration,
     /// The number of records of the next batch.
     most: i64,
 }
@@ -56,33 +59,45 @@ impl Retention {
     /// Makes the work for this database.
     #[must_use]
     pub fn new(db: &PgPool, keyring: Arc<Keyring>) -> Self {
-        Self { db: db.clone(), keyring, left: BTreeMap::new() }
+        Self { db: db.clone(), keyring, left: BTreeMap::new(), looked: None }
     }
 
-    /// Erases one batch of the current pass over all projects, and begins a new pass if there is none. Returns
-    /// whether the pass goes on.
+    /// Erases one batch of the current pass over all projects. Projects that have none left in it are part of it again after
+    /// [`PASS`]. Returns whether the pass goes on.
     pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
-        if self.left.is_empty() {
-            let wanted = wanted(&self.db).await?.into_iter().enumerate();
-            self.left = wanted.map(|(number, records)| ((Duration::ZERO, number), records)).collect();
+        let looked = self.looked.filter(|looked| now.0 - looked.0 < PASS);
+        if self.left.is_empty() || looked.is_none() {
+            let taken = self.left.values().map(|progress| progress.taken).min().unwrap_or_default();
+            for project in projects(&self.db).await? {
+                for domain in Domain::ALL {
+                    self.left.entry((project.clone(), domain)).or_insert(Progress { taken, most: FIRST });
+                }
+            }
+            self.looked = Some(now);
         }
-        let begun = Instant::now();
-        if let Some(((taken, number), mut records)) = self.left.pop_first()
-            && self.erase(&mut records, now).await?
-        {
-            self.left.insert((taken + begun.elapsed(), number), records);
+        let next = self.left.iter().min_by_key(|(_, progress)| progress.taken);
+        if let Some(((project, domain), progress)) = next {
+            let (of, mut progress) = ((project.clone(), *domain), *progress);
+            let begun = Instant::now();
+            let has_more = self.erase(&of.0, of.1, &mut progress.most, now).await;
+            progress.taken += begun.elapsed();
+            if has_more.as_ref().is_ok_and(|has_more| *has_more) {
+                self.left.insert(of, progress);
+            } else {
+                self.left.remove(&of);
+            }
+            has_more?;
         }
         Ok(!self.left.is_empty())
     }
 
     /// Erases one batch of a project's expired records. Returns whether there may be more.
-    async fn erase(&self, records: &mut Records, now: Timestamp) -> Result<bool> {
+    async fn erase(&self, project: &str, domain: Domain, most: &mut i64, now: Timestamp) -> Result<bool> {
         // What a project is writing does not delay the others.
         const BEGIN: &str = "begin; set local lock_timeout = '200ms'";
         const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner retention'))";
-        let Records { project, domain, most } = records;
         let tenant = self.keyring.tenant(project).await?;
-        let Some(days) = tenant.retention.get(*domain) else { return Ok(false) };
+        let Some(days) = tenant.retention.get(domain) else { return Ok(false) };
         let Some(before) = now.plus(-TimeDelta::days(days.get().into())) else { return Ok(false) };
         let begun = Instant::now();
         let (db, limit) = (&self.db, *most);
@@ -133,16 +148,13 @@ impl Rounds for Retention {
         let begun = Instant::now();
         let now = db::earlier_now(&self.db).await?;
         let goes_on = self.piece(now).await?;
-        Ok(if goes_on { begun.elapsed() * REST } else { PASS })
+        Ok(if goes_on { begun.elapsed() * REST } else { PASS.to_std().unwrap_or_default() })
     }
 }
 
-/// Returns the projects with a retention setting, with the domains and days that it names.
-async fn wanted(db: &PgPool) -> Result<Vec<Records>> {
-    const PROJECTS: &str =
+/// Returns the projects with a retention setting.
+async fn projects(db: &PgPool) -> sqlx::Result<Vec<String>> {
+    const SQL: &str =
         "select name from projects where jsonb_typeof(settings -> 'retention_days') = 'object' order by name";
-    let projects: Vec<String> = sqlx::query_scalar(PROJECTS).fetch_all(db).await?;
-    let all =
-        |project: String| Domain::ALL.map(|domain| Records { project: project.clone(), domain, most: FIRST });
-    Ok(projects.into_iter().flat_map(all).collect())
+    sqlx::query_scalar(SQL).fetch_all(db).await
 }

@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, FromRow, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::db;
+use crate::db::retry::lost_a_race;
 use crate::sharing::while_wanted;
 use crate::types::Timestamp;
 
@@ -132,24 +133,33 @@ pub(super) async fn renew_statistics(db: &PgPool, records: usize, analyze: &'sta
 /// could read all records of the project.
 pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) -> sqlx::Result<()> {
     const FEW: f64 = 100.0;
+    const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner statistics of ' || $1))";
     let of_project = format!("select from {table} where project = $1");
     let explain = AssertSqlSafe(format!("explain (format json) {of_project}"));
     let Json(plans): Json<Value> = sqlx::query_scalar(explain).bind(project).fetch_one(db).await?;
     let expected = plans.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64);
-    if expected.is_some_and(|expected| expected < FEW) {
-        // A table with very many projects has no statistics of each, however often they are renewed. So they are not renewed
-        // again soon, unless the project may be newer than they are.
-        let is_worthwhile = AssertSqlSafe(format!(
-            "select exists ({of_project} offset {MANY}) and not exists (
-                select from pg_stat_all_tables
-                where relid = '{table}'::regclass and last_analyze > now() - interval '1 minute'
-                    and n_mod_since_analyze < {MANY})"
-        ));
-        if sqlx::query_scalar(is_worthwhile).bind(project).fetch_one(db).await? {
-            sqlx::query(AssertSqlSafe(format!("analyze {table}"))).execute(db).await?;
-        }
+    if expected.is_none_or(|expected| expected >= FEW) {
+        return Ok(());
     }
-    Ok(())
+    // A table with very many projects has no statistics of each, however often they are renewed. So they are not renewed again
+    // soon, unless a new project would be a good part of the table.
+    let is_worthwhile = AssertSqlSafe(format!(
+        "select exists ({of_project} offset {MANY}) and not exists (
+            select from pg_stat_all_tables
+            where relid = '{table}'::regclass and last_analyze > now() - interval '1 minute'
+                and n_mod_since_analyze < greatest({MANY}, n_live_tup / 10))"
+    ));
+    // Nobody waits for the statistics that another one is taking.
+    let mut transaction = db::begin_with(db, "begin; set local lock_timeout = '200ms'").await?;
+    if sqlx::query_scalar(MINE).bind(table).fetch_one(&mut *transaction).await?
+        && sqlx::query_scalar(is_worthwhile).bind(project).fetch_one(&mut *transaction).await?
+    {
+        match sqlx::query(AssertSqlSafe(format!("analyze {table}"))).execute(&mut *transaction).await {
+            Err(error) if lost_a_race(&error) => return transaction.rollback().await,
+            renewed => renewed?,
+        };
+    }
+    transaction.commit().await
 }
 
 /// Waits until no such work is in progress that could still store something about records that this transaction has

@@ -127,13 +127,23 @@ pub(super) fn name_key(kind: Kind, headers: &mut HeaderMap) {
     }
 }
 
+/// Copies headers. A value is a part of the buffer in which it came, and HTTP/2 keeps values for later requests of a connection
+/// (RFC 7541, section 2.3.2), so that a few bytes would keep hundreds of kilobytes.
+fn copied<'a>(headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) -> HeaderMap {
+    let copy = |value: &HeaderValue| {
+        let mut copy = HeaderValue::from_bytes(value.as_bytes()).expect("it is a value");
+        copy.set_sensitive(value.is_sensitive());
+        copy
+    };
+    headers.map(|(name, value)| (name.as_str().parse().expect("it is a name"), copy(value))).collect()
+}
+
 /// Returns the headers of a request that are forwarded to the provider. They include no keys.
 pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
     let passes = |name: &HeaderName| {
         PASSED.contains(name) || FAMILIES.iter().any(|family| name.as_str().starts_with(family))
     };
-    let passing = headers.iter().filter(|(name, _)| passes(name));
-    passing.map(|(name, value)| (name.clone(), value.clone())).collect()
+    copied(headers.iter().filter(|(name, _)| passes(name)))
 }
 
 /// Returns the headers of a provider's response that are forwarded to the client. What a header of ours says comes from us, and
@@ -149,12 +159,13 @@ pub(super) fn returned(headers: &HeaderMap) -> HeaderMap {
             && !OURS.iter().any(|ours| name.as_str().starts_with(ours))
             && !named.iter().any(|named| name.as_str().eq_ignore_ascii_case(named))
     };
-    let passing = headers.iter().filter(|(name, _)| passes(name));
-    passing.map(|(name, value)| (name.clone(), value.clone())).collect()
+    copied(headers.iter().filter(|(name, _)| passes(name)))
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -181,6 +192,18 @@ mod tests {
         assert_eq!(passed, ["anthropic-beta", "content-type", "openai-organization"]);
         let options = Options::of(&sent).expect("reads");
         assert!(!format!("{options:?}").contains("theirs"));
+    }
+
+    #[test]
+    fn what_passes_keeps_nothing_of_what_it_came_in() {
+        let buffer = Bytes::from("x-part: answer".repeat(1_000));
+        let name = HeaderName::from_bytes(&buffer[..6]).expect("a name");
+        let value = HeaderValue::from_maybe_shared(buffer.slice(8..14)).expect("a value");
+        let answered = HeaderMap::from_iter([(name, value)]);
+        let passed = returned(&answered);
+        assert_eq!(passed["x-part"], "answer");
+        drop(answered);
+        assert!(buffer.is_unique());
     }
 
     #[test]

@@ -1,39 +1,76 @@
-//! How many parts of bodies a client may send in HTTP/2 before they are read.
+//! What a connection of HTTP/2 keeps besides the bytes that its windows count.
 //!
-//! What waits of a body is a part of the buffers that the library has read, of 8 KiB and more. A client that sends a few bytes of
-//! a body, then something that nobody reads, and so on, has a whole buffer kept for each of them, and its windows count only the
-//! bytes. So the frames with parts of bodies are counted, too: a connection with too many unread ones is read slowly until none
-//! of its bodies waits.
+//! What waits of a body, and each field of a head that later heads may refer to (RFC 7541, section 2.3.2), is a part of the buffers
+//! that the library has read, of 8 KiB and more. A client that sends a few bytes of a body or a head, then something that nobody
+//! reads, and so on, has a whole buffer kept for each of them. So the frames are counted, too:
+//!
+//! - A connection with too many unread parts of bodies is read slowly. The parts of a request that is answered do not count.
+//! - A connection whose heads may keep too many buffers is old: it ends when its requests are answered, and a client that goes on
+//!   sending heads is hung up on.
+//! - Only some connections may be ones of HTTP/2.
 
+use std::collections::HashMap;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
 /// What a client that speaks HTTP/2 sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The number of bytes of a frame's head, and the type of a frame with a part of a body (RFC 9113, sections 4.1 and 6.1).
+/// The number of bytes of a frame's head, the types of frames with a part of a body, with a head or more of it, and that end a
+/// request, and the flags of the last frame of a request or an answer, and of one with bytes that mean nothing (RFC 9113, sections
+/// 4.1 and 6).
 const HEAD: usize = 9;
 const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const PADDED: u8 = 8;
+
+/// The number of bytes that a buffer of the library has at most.
+const BUFFER: usize = 16 << 10;
+
+/// A part of a body with fewer bytes counts more: the library hangs up on a client that has sent a hundred of them unread.
+const SMALL: usize = 256;
+const SMALL_COUNTS: usize = 8;
+
+/// What all unread parts of the bodies of a connection may count, and how many buffers its heads may keep until it is old, if few
+/// connections of HTTP/2 are open, and at least.
+const PARTS: usize = 512;
+const LEAST_PARTS: usize = 16;
+const HEADS: usize = 64;
+const LEAST_HEADS: usize = 8;
+/// The number of connections that may have so many.
+const WITH_ALL: usize = 8;
+
+/// How many times as many buffers the heads of a connection keep when its client is hung up on.
+const HUNG_UP: usize = 2;
 
 /// How long a connection with too many unread parts pauses, and after how many pauses it may send another one.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSES: u32 = 25;
 
-/// What is known of the bodies of a connection.
+/// What is known of the bodies of a connection, and that it is old.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bodies(Arc<Counts>);
+pub(super) struct Bodies(Arc<Known>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct Known {
     /// The number of requests whose bodies wait to be read.
     waiting: AtomicUsize,
-    /// The number of parts that were read since none waited.
+    /// What the parts count that were read, of requests that are not answered.
     read: AtomicUsize,
+    /// Wakes the connection when a part was read.
+    waits: AtomicWaker,
+    is_old: Notify,
 }
 
 /// A body that waits to be read. Dropping this value says that it no longer does.
@@ -46,38 +83,79 @@ impl Bodies {
         self.0.waiting.fetch_add(1, Ordering::Relaxed);
         Waits(self.clone())
     }
+
+    /// Waits until the connection is old.
+    pub(super) async fn is_old(&self) {
+        self.0.is_old.notified().await;
+    }
 }
 
 impl Waits {
     /// Notes that a part of the body was read.
-    pub(super) fn part_is_read(&self) {
-        self.0.0.read.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn part_is_read(&self, bytes: usize) {
+        self.0.0.read.fetch_add(counts(bytes), Ordering::Relaxed);
+        self.0.0.waits.wake();
     }
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
         self.0.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.waits.wake();
+    }
+}
+
+/// Returns what an unread part of a body with so many bytes counts. Empty ones keep nothing.
+fn counts(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        1..SMALL => SMALL_COUNTS,
+        _ => 1,
     }
 }
 
 /// The frames of a connection, if it is one of HTTP/2.
 #[derive(Debug)]
 pub(super) struct Frames {
-    place: Place,
+    /// Where the connection is in what comes, and in what is sent.
+    at: At,
+    sent: At,
+    places: Places,
+    place: Option<OwnedSemaphorePermit>,
     bodies: Bodies,
-    /// The number of parts of bodies that have come since no body waited.
+    /// What the parts of the body of each request count that have come, until it is answered, and the last request.
+    open: HashMap<u32, usize>,
+    newest: u32,
+    /// What all of them count, and how much the unread ones may count.
     come: usize,
-    /// The maximum number of unread ones.
     most: usize,
+    /// How many buffers the heads may keep, and how many they may keep until the connection is old.
+    kept: usize,
+    most_kept: usize,
+    /// The number of bytes that have come, and of those before the last buffer in which a head is.
+    bytes: usize,
+    last: usize,
     pause: Option<Pin<Box<Sleep>>>,
     /// The number of pauses until the connection may send another part.
     pauses: u32,
 }
 
+/// The places of connections in HTTP/2.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    free: Arc<Semaphore>,
+    all: usize,
+}
+
+impl Places {
+    pub(super) fn new(all: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(all)), all }
+    }
+}
+
 /// Where in the frames a connection is.
 #[derive(Debug)]
-enum Place {
+enum At {
     /// In the preface, of which so many bytes have come.
     Preface(usize),
     /// In the head of a frame, of which so many bytes have come.
@@ -88,86 +166,209 @@ enum Place {
     NoFrames,
 }
 
-impl Place {
-    /// Goes on by what has been read. Returns how many parts of bodies begin in it. Empty ones keep nothing.
-    fn pass(&mut self, mut read: &[u8]) -> usize {
-        let mut parts = 0;
-        while let Some(&first) = read.first() {
-            let passed = match self {
-                Self::NoFrames => break,
-                Self::Preface(come) if PREFACE[*come] == first => {
-                    *come += 1;
-                    if *come == PREFACE.len() {
-                        *self = Self::Head([0; HEAD], 0);
-                    }
-                    1
-                }
-                Self::Preface(_) => {
-                    *self = Self::NoFrames;
-                    break;
-                }
-                Self::Head(head, come) => {
-                    head[*come] = first;
-                    *come += 1;
-                    if *come == HEAD {
-                        let bytes = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-                        parts += usize::from(head[3] == DATA && bytes > 0);
-                        *self = Self::Rest(usize::try_from(bytes).unwrap_or(usize::MAX));
-                    }
-                    1
-                }
-                Self::Rest(bytes) => {
-                    let come = read.len().min(*bytes);
-                    *bytes -= come;
-                    come
-                }
-            };
-            if let Self::Rest(0) = self {
-                *self = Self::Head([0; HEAD], 0);
+/// What has come with a step through what was read.
+#[derive(Debug, PartialEq, Eq)]
+enum Come {
+    Http2,
+    /// The head of a frame, which is of a request or of the connection.
+    Frame {
+        kind: u8,
+        flags: u8,
+        request: u32,
+        bytes: usize,
+    },
+    /// A part of either, or something else.
+    Nothing,
+}
+
+impl At {
+    /// Goes on by some of what was read, which is not empty. Returns by how many bytes, and what has come with them.
+    fn step(&mut self, read: &[u8]) -> (usize, Come) {
+        let first = read[0];
+        let (passed, come) = match self {
+            Self::NoFrames => (read.len(), Come::Nothing),
+            Self::Preface(come) if PREFACE[*come] != first => {
+                *self = Self::NoFrames;
+                (read.len(), Come::Nothing)
             }
-            read = &read[passed..];
+            Self::Preface(come) => {
+                *come += 1;
+                let is_all = *come == PREFACE.len();
+                if is_all {
+                    *self = Self::Head([0; HEAD], 0);
+                }
+                (1, if is_all { Come::Http2 } else { Come::Nothing })
+            }
+            Self::Head(head, come) => {
+                head[*come] = first;
+                *come += 1;
+                if *come < HEAD {
+                    return (1, Come::Nothing);
+                }
+                let bytes = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let request = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+                let frame = Come::Frame { kind: head[3], flags: head[4], request, bytes };
+                *self = Self::Rest(bytes);
+                (1, frame)
+            }
+            Self::Rest(bytes) => {
+                let come = read.len().min(*bytes);
+                *bytes -= come;
+                (come, Come::Nothing)
+            }
+        };
+        if let Self::Rest(0) = self {
+            *self = Self::Head([0; HEAD], 0);
         }
-        parts
+        (passed, come)
     }
 }
 
 impl Frames {
-    /// Counts the frames of a connection, of whose bodies so many parts may be unread.
-    pub(super) fn new(bodies: Bodies, most: usize) -> Self {
-        Self { place: Place::Preface(0), bodies, come: 0, most, pause: None, pauses: PAUSES }
+    /// Counts the frames of a connection, which needs one of the places if it is one of HTTP/2.
+    pub(super) fn new(bodies: Bodies, places: Places) -> Self {
+        Self {
+            at: At::Preface(0),
+            sent: At::Head([0; HEAD], 0),
+            places,
+            place: None,
+            bodies,
+            open: HashMap::new(),
+            newest: 0,
+            come: 0,
+            most: 0,
+            kept: 0,
+            most_kept: 0,
+            bytes: 0,
+            last: 0,
+            pause: None,
+            pauses: PAUSES,
+        }
     }
 
-    /// Notes what has been read of the connection.
-    pub(super) fn pass(&mut self, read: &[u8]) {
-        self.come += self.place.pass(read);
+    /// Goes on by what was read of the connection while it is allowed. Returns the number of bytes until it is allowed no longer, at
+    /// least one. Fails if the client is to be hung up on.
+    pub(super) fn pass(&mut self, read: &[u8]) -> io::Result<usize> {
+        let mut passed = 0;
+        while passed < read.len() {
+            let (bytes, come) = self.at.step(&read[passed..]);
+            passed += bytes;
+            self.bytes = self.bytes.wrapping_add(bytes);
+            match come {
+                Come::Http2 => self.take_place()?,
+                Come::Frame { kind: DATA, flags, request, bytes } => {
+                    // Nobody knows yet how much of it means nothing.
+                    let bytes = if flags & PADDED == 0 { bytes } else { bytes.min(1) };
+                    if let Some(of_request) = self.open.get_mut(&request) {
+                        *of_request += counts(bytes);
+                        self.come += counts(bytes);
+                    }
+                    if !self.is_allowed() {
+                        break;
+                    }
+                }
+                Come::Frame { kind: HEADERS, flags, request, .. } => {
+                    // What comes behind a body is not another request.
+                    if request > self.newest {
+                        self.newest = request;
+                        if flags & END_STREAM == 0 {
+                            self.open.insert(request, 0);
+                        }
+                    }
+                    self.keep_head()?;
+                }
+                Come::Frame { kind: CONTINUATION, .. } => self.keep_head()?,
+                Come::Frame { kind: RST_STREAM, request, .. } => self.close(request),
+                Come::Frame { .. } | Come::Nothing => {}
+            }
+        }
+        Ok(passed)
+    }
+
+    /// Goes on by what was sent on the connection.
+    pub(super) fn pass_sent(&mut self, mut sent: &[u8]) {
+        while self.place.is_some() && !sent.is_empty() {
+            let (bytes, come) = self.sent.step(sent);
+            sent = &sent[bytes..];
+            if let Come::Frame { kind, flags, request, .. } = come {
+                let is_last = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
+                if is_last || kind == RST_STREAM {
+                    self.close(request);
+                }
+            }
+        }
+    }
+
+    /// Forgets the body of a request that is answered or that its client has taken back. Nothing of it is kept any more.
+    fn close(&mut self, request: u32) {
+        let come = self.open.remove(&request).unwrap_or_default();
+        self.come -= come;
+        let read = &self.bodies.0.read;
+        read.store(read.load(Ordering::Relaxed).saturating_sub(come), Ordering::Relaxed);
+    }
+
+    fn take_place(&mut self) -> io::Result<()> {
+        let Places { free, all } = &self.places;
+        let Ok(place) = Arc::clone(free).try_acquire_owned() else {
+            return Err(io::Error::other("there are too many connections of HTTP/2"));
+        };
+        let taken = all - free.available_permits();
+        self.most = (PARTS * WITH_ALL / taken).clamp(LEAST_PARTS, PARTS);
+        self.most_kept = (HEADS * WITH_ALL / taken).clamp(LEAST_HEADS, HEADS);
+        self.place = Some(place);
+        Ok(())
+    }
+
+    /// Notes that a head may keep the buffer in which it begins.
+    fn keep_head(&mut self) -> io::Result<()> {
+        if self.kept > 0 && self.bytes.wrapping_sub(self.last) < BUFFER {
+            return Ok(());
+        }
+        self.last = self.bytes;
+        self.kept += 1;
+        if self.kept > self.most_kept {
+            self.bodies.0.is_old.notify_one();
+        }
+        if self.kept > HUNG_UP * self.most_kept {
+            return Err(io::Error::other("the client goes on sending requests on an old connection"));
+        }
+        Ok(())
+    }
+
+    fn is_allowed(&self) -> bool {
+        self.come <= self.most + self.bodies.0.read.load(Ordering::Relaxed)
     }
 
     /// Waits until the connection may be read.
     pub(super) fn poll_allowed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let Counts { waiting, read } = &*self.bodies.0;
-            if waiting.load(Ordering::Relaxed) == 0 {
-                read.store(0, Ordering::Relaxed);
-                self.come = 0;
-            }
-            if self.come <= self.most + read.load(Ordering::Relaxed) {
-                self.pause = None;
-                return Poll::Ready(());
+        while !self.is_allowed() {
+            self.bodies.0.waits.register(context.waker());
+            if self.is_allowed() {
+                break;
             }
             ready!(self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE))).as_mut().poll(context));
             self.pause = None;
-            self.pauses -= 1;
-            if self.pauses == 0 {
+            self.pauses = self.pauses.saturating_sub(1);
+            // The body of a request that has just come waits after a pause at the latest.
+            if self.bodies.0.waiting.load(Ordering::Relaxed) == 0 {
+                self.bodies.0.read.store(0, Ordering::Relaxed);
+                self.open.values_mut().for_each(|come| *come = 0);
+                self.come = 0;
+            } else if self.pauses == 0 {
                 self.pauses = PAUSES;
-                self.come -= 1;
+                self.bodies.0.read.fetch_add(SMALL_COUNTS, Ordering::Relaxed);
             }
         }
+        self.pause = None;
+        Poll::Ready(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::pin::pin;
 
     use proptest::prelude::*;
     use tokio::time::Instant;
@@ -175,8 +376,18 @@ mod tests {
     use super::*;
 
     fn frame(kind: u8, bytes: usize) -> Vec<u8> {
+        frame_of(1, kind, 0, bytes)
+    }
+
+    fn frame_of(request: u32, kind: u8, flags: u8, bytes: usize) -> Vec<u8> {
         let length = u32::try_from(bytes).expect("it is short").to_be_bytes();
-        [&length[1..], &[kind], &[0; 5], &vec![b'x'; bytes]].concat()
+        [&length[1..], &[kind, flags], &request.to_be_bytes(), &vec![b'x'; bytes]].concat()
+    }
+
+    fn opened(places: usize) -> Frames {
+        let mut frames = Frames::new(Bodies::default(), Places::new(places));
+        assert_eq!(frames.pass(PREFACE).expect("a place"), PREFACE.len());
+        frames
     }
 
     proptest! {
@@ -187,42 +398,128 @@ mod tests {
         ) {
             let sent = frames.iter().flat_map(|&(kind, bytes)| frame(kind, bytes));
             let sent: Vec<_> = PREFACE.iter().copied().chain(sent).collect();
-            let mut place = Place::Preface(0);
-            let parts: usize = sent.chunks(piece).map(|piece| place.pass(piece)).sum();
-            prop_assert_eq!(parts, frames.iter().filter(|frame| frame.0 == DATA && frame.1 > 0).count());
+            let mut at = At::Preface(0);
+            let mut come = Vec::new();
+            for mut piece in sent.chunks(piece) {
+                while !piece.is_empty() {
+                    let (passed, next) = at.step(piece);
+                    piece = &piece[passed..];
+                    come.extend(Some(next).filter(|next| *next != Come::Nothing));
+                }
+            }
+            let expected = frames.iter().map(|&(kind, bytes)| Come::Frame { kind, flags: 0, request: 1, bytes });
+            prop_assert_eq!(come, [Come::Http2].into_iter().chain(expected).collect::<Vec<_>>());
         }
     }
 
     #[test]
-    fn a_connection_of_http_1_has_no_frames() {
-        let mut place = Place::Preface(0);
-        assert_eq!(place.pass(b"PRI * HTTP/1.1\r\n\r\n"), 0);
-        assert!(matches!(place, Place::NoFrames));
+    fn a_connection_of_http_1_has_no_frames_and_needs_no_place() {
+        let mut frames = Frames::new(Bodies::default(), Places::new(0));
+        let head = b"PRI * HTTP/1.1\r\n\r\n";
+        assert_eq!(frames.pass(head).expect("HTTP/1.1"), head.len());
+        assert!(matches!(frames.at, At::NoFrames));
+    }
+
+    #[test]
+    fn a_connection_of_http_2_needs_a_place_and_gives_it_back() {
+        let places = Places::new(1);
+        let open = || {
+            let mut frames = Frames::new(Bodies::default(), places.clone());
+            frames.pass(PREFACE).map(|_| frames)
+        };
+        let first = open().expect("a place");
+        assert_eq!(open().expect_err("it is taken").to_string(), "there are too many connections of HTTP/2");
+        drop(first);
+        open().expect("it was given back");
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_heads_keep_many_buffers_is_old_and_then_hung_up_on() {
+        let mut frames = opened(1);
+        let bodies = frames.bodies.clone();
+        let mut heads = |count, junk: usize| {
+            (0..count).all(|_| {
+                let sent = [frame(HEADERS, 3), frame(0xbe, junk)].concat();
+                frames.pass(&sent).is_ok_and(|passed| passed == sent.len())
+            })
+        };
+        assert!(heads(400, 10), "they are in one buffer");
+        assert!(heads(HEADS, BUFFER));
+        let mut old = pin!(bodies.is_old());
+        assert!(futures_util::poll!(old.as_mut()).is_pending());
+        assert!(heads(2, BUFFER));
+        assert!(futures_util::poll!(old.as_mut()).is_ready());
+        assert!(heads(HEADS - 4, BUFFER), "requests that are under way");
+        assert!(!heads(4, BUFFER));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_parts_of_a_body_are_passed_on_as_they_are_read() {
+        const COUNT: usize = 1_000;
+        let mut frames = opened(1);
+        frames.pass(&frame(HEADERS, 3)).expect("a request");
+        let waits = frames.bodies.one_more();
+        let sent: Vec<u8> = (0..COUNT).flat_map(|_| frame(DATA, 10)).collect();
+        let (mut passed, mut read) = (0, 0);
+        let begun = Instant::now();
+        while passed < sent.len() {
+            poll_fn(|context| frames.poll_allowed(context)).await;
+            passed += frames.pass(&sent[passed..]).expect("they are allowed");
+            let come = passed / (HEAD + 10);
+            assert!(come - read < 100, "the library would hang up");
+            (read..come).for_each(|_| waits.part_is_read(10));
+            read = come;
+        }
+        assert_eq!((read, begun.elapsed()), (COUNT, Duration::ZERO));
+    }
+
+    /// Sends frames of a request on a connection. Returns how long it takes until they are read.
+    async fn time(frames: &mut Frames, request: u32, bytes: usize, count: usize) -> Duration {
+        let begun = Instant::now();
+        for _ in 0..count {
+            let sent = frame_of(request, DATA, 0, bytes);
+            let mut passed = 0;
+            while passed < sent.len() {
+                poll_fn(|context| frames.poll_allowed(context)).await;
+                passed += frames.pass(&sent[passed..]).expect("they are allowed");
+            }
+        }
+        begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_with_many_unread_parts_of_bodies_is_read_slowly_until_none_of_them_waits() {
-        const BYTES: usize = 100;
-        let bodies = Bodies::default();
-        let mut frames = Frames::new(bodies.clone(), 4);
-        frames.pass(PREFACE);
-        let mut time = async |kind, count| {
-            let begun = Instant::now();
-            for _ in 0..count {
-                poll_fn(|context| frames.poll_allowed(context)).await;
-                frames.pass(&frame(kind, BYTES));
-            }
-            begun.elapsed()
-        };
+        let mut frames = opened(1);
+        let bodies = frames.bodies.clone();
+        frames.pass(&frame(HEADERS, 3)).expect("a request");
         let one_more = PAUSE * PAUSES;
-        assert_eq!(time(DATA, 9).await, Duration::ZERO, "no body waits");
+        assert_eq!(time(&mut frames, 1, SMALL, PARTS).await, Duration::ZERO);
+        assert_eq!(time(&mut frames, 1, SMALL, 1).await, PAUSE, "no body waits");
         let waits = bodies.one_more();
-        assert_eq!(time(DATA, 4).await, Duration::ZERO);
-        assert_eq!(time(6, 9).await, one_more, "there is one too many");
-        assert_eq!(time(DATA, 3).await, one_more * 2);
-        (0..7).for_each(|_| waits.part_is_read());
-        assert_eq!(time(DATA, 7).await, Duration::ZERO);
+        assert_eq!(time(&mut frames, 1, SMALL, PARTS).await, Duration::ZERO);
+        let slow = time(&mut frames, 1, SMALL, SMALL_COUNTS).await;
+        assert!((one_more - PAUSE..=one_more).contains(&slow), "{slow:?}");
+        assert_eq!(time(&mut frames, 1, 1, 3).await, one_more * 3);
+        (0..PARTS / 2).for_each(|_| waits.part_is_read(SMALL));
+        assert_eq!(time(&mut frames, 1, 1, PARTS / 2 / SMALL_COUNTS).await, Duration::ZERO);
         drop(waits);
-        assert_eq!(time(DATA, 9).await, Duration::ZERO);
+        assert!(time(&mut frames, 1, SMALL, 9).await <= PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_body_of_a_request_that_is_answered_counts_no_longer() {
+        let mut frames = opened(1);
+        let _waits = frames.bodies.one_more();
+        for request in (1..60).step_by(2) {
+            frames.pass(&frame_of(request, HEADERS, 0, 3)).expect("a request");
+            assert_eq!(time(&mut frames, request, SMALL, PARTS / 2).await, Duration::ZERO);
+            match request % 3 {
+                0 => frames.pass_sent(&frame_of(request, DATA, END_STREAM, 9)),
+                1 => frames.pass_sent(&frame_of(request, RST_STREAM, 0, 4)),
+                _ => drop(frames.pass(&frame_of(request, RST_STREAM, 0, 4))),
+            }
+            // What still comes of it is thrown away.
+            assert_eq!(time(&mut frames, request, SMALL, PARTS).await, Duration::ZERO);
+        }
     }
 }

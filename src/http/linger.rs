@@ -32,13 +32,15 @@ const MOST: Duration = Duration::from_secs(10);
 /// The number of bytes that are read until others have their turn.
 const PIECE: usize = 32 << 10;
 
-/// A stream from which no more than a piece is read at a time, and slowly if too many parts of bodies are unread. When it is dropped, it is not closed, but given to whoever made
-/// this value, if everything was sent on it.
+/// A stream from which no more than a piece is read at a time, and only what its frames allow. When it is dropped, it is not closed,
+/// but given to whoever made this value, if everything was sent on it.
 pub(super) struct Lingering<S> {
     stream: Option<S>,
     /// The number of bytes that were read since others had their turn.
     read: usize,
     frames: Frames,
+    /// What was read of the stream and may not be passed on yet.
+    ahead: Bytes,
     to: Option<oneshot::Sender<S>>,
     is_sent: bool,
 }
@@ -47,7 +49,10 @@ impl<S: Unpin> Lingering<S> {
     /// Wraps a stream. The receiver gets it when it is no longer used.
     pub(super) fn new(stream: S, frames: Frames) -> (Self, oneshot::Receiver<S>) {
         let (to, from) = oneshot::channel();
-        (Self { stream: Some(stream), read: 0, frames, to: Some(to), is_sent: false }, from)
+        (
+            Self { stream: Some(stream), read: 0, frames, ahead: Bytes::new(), to: Some(to), is_sent: false },
+            from,
+        )
     }
 
     fn stream(&mut self) -> Pin<&mut S> {
@@ -77,10 +82,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
-        let result = self.stream().poll_read(context, buffer);
+        let mut result = Poll::Ready(Ok(()));
+        if self.ahead.is_empty() {
+            result = self.stream().poll_read(context, buffer);
+        } else {
+            let again = self.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&self.ahead.split_to(again));
+        }
         let read = &buffer.filled()[before..];
-        self.frames.pass(read);
         self.read = if result.is_pending() { 0 } else { self.read + read.len() };
+        let passed = self.frames.pass(read)?;
+        if passed < read.len() {
+            self.ahead = [&read[passed..], &self.ahead].concat().into();
+            buffer.set_filled(before + passed);
+        }
         result
     }
 }
@@ -91,7 +106,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(context, bytes)
+        let sent = ready!(self.stream().poll_write(context, bytes))?;
+        self.frames.pass_sent(&bytes[..sent]);
+        Poll::Ready(Ok(sent))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -113,7 +130,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(context, bytes)
+        let sent = ready!(self.stream().poll_write_vectored(context, bytes))?;
+        let mut left = sent;
+        for piece in bytes {
+            let of_piece = left.min(piece.len());
+            self.frames.pass_sent(&piece[..of_piece]);
+            left -= of_piece;
+        }
+        Poll::Ready(Ok(sent))
     }
 }
 
@@ -166,9 +190,9 @@ impl hyper::body::Body for Watched {
         let unread = if frame.is_none() { 0 } else { left(&self.body) };
         self.unread.store(unread, Ordering::Relaxed);
         if let (Some(waits), Some(Ok(frame))) = (&self.waits, &frame)
-            && is_part(frame)
+            && let Some(part) = frame.data_ref()
         {
-            waits.part_is_read();
+            waits.part_is_read(part.len());
         }
         if unread == 0 {
             self.waits = None;
@@ -191,16 +215,9 @@ impl Drop for Watched {
         let Some(waits) = &self.waits else { return };
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut self.body).poll_frame(&mut context) {
-            if is_part(&frame) {
-                waits.part_is_read();
-            }
+            waits.part_is_read(frame.data_ref().map_or(0, Bytes::len));
         }
     }
-}
-
-/// Returns whether a frame has a part of a body.
-fn is_part(frame: &Frame<Bytes>) -> bool {
-    frame.data_ref().is_some_and(|part| !part.is_empty())
 }
 
 /// Reads what a client still sends until it closes the connection, sends nothing for a second, or has sent for ten, or for as long
@@ -216,10 +233,11 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
     use tokio::time::Instant;
 
+    use super::super::frames::Places;
     use super::*;
 
     fn frames() -> Frames {
-        Frames::new(Bodies::default(), 1)
+        Frames::new(Bodies::default(), Places::new(1))
     }
 
     #[tokio::test(start_paused = true)]

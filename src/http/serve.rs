@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
-use super::frames::{Bodies, Frames};
+use super::frames::{Bodies, Frames, Places};
 use super::linger::{Lingering, Unread, linger};
 use crate::error::{Error, Refused};
 
@@ -40,15 +40,15 @@ const MOST_HEAD: u32 = 32 << 10;
 /// The maximum number of bytes that a head has at least, however many connections are open.
 const LEAST_HEAD: u32 = 8 << 10;
 
-/// The bytes of heads that all connections together should take, since they are in no budget. A new connection has fewer, the
-/// more are open.
-const HEADS: u32 = 32 << 20;
+/// The bytes of heads that all connections together should take, since they are in no budget: an open connection keeps some three
+/// times as many as its longest head has. A new connection has fewer, the more are open.
+const HEADS: u32 = 8 << 20;
 
 /// The same numbers for each head of a request in HTTP/2, where 32 bytes are counted for each field (RFC 9113, section 6.5.2).
 /// Short fields take five times as much in memory, and there may be as many behind a body as before it.
 const MOST_HEAD_2: u32 = 16 << 10;
 const LEAST_HEAD_2: u32 = 4 << 10;
-const HEADS_2: u32 = HEADS / 8;
+const HEADS_2: u32 = 4 << 20;
 
 /// The maximum number of fields of a head in HTTP/2. The library allows as many in HTTP/1.1.
 const MOST_FIELDS: usize = 100;
@@ -64,9 +64,8 @@ const WITH_ALL_STREAMS: u32 = 16;
 /// a new connection has fewer, the more connections are open, but at least as many as a frame.
 const WINDOW: u32 = 256 << 10;
 
-/// In how many parts these may come. Each of them may keep a frame's worth of memory.
-const PARTS: u32 = 64;
-const LEAST_PARTS: u32 = 4;
+/// The part of all connections that may be ones of HTTP/2, which take more memory. Agents use HTTP/1.1, and a proxy needs few.
+const HTTP_2: usize = 8;
 
 /// The size of a frame in HTTP/2, and the number of bytes of a response that are in no budget because they wait to be sent.
 const FRAME: u32 = 16 << 10;
@@ -96,6 +95,7 @@ pub async fn serve(
     // Each connection has a receiver as long as it is open.
     let (stopping, is_stopping) = watch::channel(());
     let places = Arc::new(Semaphore::new(limits.connections));
+    let http2_places = Places::new(limits.connections.div_ceil(HTTP_2) + SPARE);
     let spare_places = Arc::new(Semaphore::new(SPARE));
     let mut stop = pin!(stop);
     loop {
@@ -148,8 +148,7 @@ pub async fn serve(
         // Who reads nothing of an answer is hung up on, as the answer stays in memory.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(limits.patience));
-        let most_parts = share(PARTS, connections).clamp(LEAST_PARTS, PARTS);
-        let frames = Frames::new(bodies, most_parts as usize);
+        let frames = Frames::new(bodies.clone(), http2_places.clone());
         let (stream, ended_stream) = Lingering::new(Box::pin(stream), frames);
         let connection = server.serve_connection(TokioIo::new(stream), service).into_owned();
         let mut is_stopping = is_stopping.clone();
@@ -163,6 +162,7 @@ pub async fn serve(
                         ended = connection.as_mut() => break ended,
                         // It ends when the requests in flight are answered, and takes no others.
                         Ok(()) = is_stopping.changed() => connection.as_mut().graceful_shutdown(),
+                        () = bodies.is_old() => connection.as_mut().graceful_shutdown(),
                         () = tokio::time::sleep(patience) => {
                             let before = std::mem::replace(&mut requests, asked.requests.load(Ordering::Relaxed));
                             // Until the first bytes tell which version of HTTP a client speaks, no timeout of that version runs.

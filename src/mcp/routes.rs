@@ -30,6 +30,9 @@ const LIMIT: usize = JSON_LIMIT + (64 << 10);
 /// serves others, and its arguments are written and parsed again.
 const MOST_VALUES: usize = 20_000;
 
+/// The number of bytes that a call takes besides its message: those of the library, and of the request that it becomes.
+const CALL: usize = 40 << 10;
+
 type Service = StreamableHttpService<Mcp, NeverSessionManager>;
 
 /// Returns the endpoint. Calls go through `door`, and the tools follow from the OpenAPI document.
@@ -75,7 +78,7 @@ async fn admit(app: App, request: Request) -> Result<axum::http::Request<Full<by
     if values > MOST_VALUES {
         return Err(Error::TooLarge(format!("the message has more than {MOST_VALUES} JSON values")));
     }
-    Memory::of(&parts.extensions).hold_values(body.bytes.len(), values).await?;
+    Memory::of(&parts.extensions).hold_values(CALL + body.bytes.len(), values).await?;
     parts.extensions.insert(LastActive { app, known: Arc::new(known) });
     Ok(axum::http::Request::from_parts(parts, Full::new(body.bytes.into())))
 }

@@ -72,12 +72,18 @@ impl Search {
     /// that each held some, and waited for more, would wait for each other. Nobody else waits behind a search.
     pub async fn take(&self, bytes: usize) -> Result<()> {
         let bytes = bytes + self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if bytes > LARGE && self.largest.get().is_none() {
+        // Twice as much is held as is asked for, for a body and what is made of it.
+        self.memory.hold_late(bytes.min(LARGE) / 2, PATIENCE).await
+    }
+
+    /// Waits until the texts of the candidates may be ranked, which takes more memory than is held if they are large. They are
+    /// ranked next, without waiting for anything else, because others may wait behind this search then.
+    pub async fn rank_next(&self) -> Result<()> {
+        if self.bytes.load(Ordering::Relaxed) > LARGE {
             let place = timeout(PATIENCE, Arc::clone(&self.large).acquire_owned()).await;
             let _ = self.largest.set(place.map_err(|_| BUSY)?.map_err(|_| BUSY)?);
         }
-        // Twice as much is held as is asked for, for a body and what is made of it.
-        self.memory.hold_late(bytes.min(LARGE) / 2, PATIENCE).await
+        Ok(())
     }
 }
 

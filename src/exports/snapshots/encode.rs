@@ -22,7 +22,7 @@ use crate::exports::rows::Out;
 /// The maximum number of rows of a row group.
 const GROUP_ROWS: usize = 100_000;
 /// The maximum number of bytes of a row group, which is in memory until it is complete.
-const GROUP_BYTES: usize = 32 << 20;
+const GROUP_BYTES: usize = 16 << 20;
 
 /// The maximum number of bytes of a column's dictionary. Names repeat and need less; texts of which most differ have a
 /// dictionary only until it has so many bytes.

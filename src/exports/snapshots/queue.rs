@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 const ITEMS: usize = 8;
 /// The maximum number of bytes that wait in a queue or have been taken from it and not been dropped yet. A longer item
 /// waits until there is no other one.
-const BYTES: u32 = 32 << 20;
+const BYTES: u32 = 8 << 20;
 
 /// The end of a queue at which items are added.
 pub(super) struct Sender<T> {

@@ -131,6 +131,7 @@ pub async fn find(
     let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS, search: &search }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;
+    search.rank_next().await?;
     let ranking = move || {
         let _search = search;
         let solved: Vec<_> = logs.iter().map(Log::solved).collect();

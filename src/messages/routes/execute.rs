@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -21,6 +22,7 @@ use crate::messages::perform::{Listener, Performed, Progress, Script};
 use crate::messages::prediction::{self, Asked};
 use crate::messages::refusals::expect_failed;
 use crate::messages::rules::estimate::Length;
+use crate::messages::store::Plan;
 use crate::messages::{CancelReason, Event, NewSend, Pair, SendError, State, store};
 use crate::messages::{candidates, payload};
 use crate::privacy::capture::Capture;
@@ -28,6 +30,11 @@ use crate::sharing::{Entry, Place, while_wanted};
 use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
+
+/// For how long what a send needs is read again if the database does not answer, and the pause before that. A server that finds a
+/// send that nobody performs ends it after a minute.
+const PLANNING: Duration = Duration::from_secs(50);
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The response for a send that is not recorded.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -75,7 +82,7 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     let again = asked_again(&writing, &new).await?;
     if writing.caller.tenant.policy.capture(crate::domain::Domain::Messages) == Capture::Off {
         let script = unkept(&writing, &new, again).await?;
-        return perform(&writing, script, None, place, streams).await;
+        return perform(&writing, script.id, async { Ok(script) }, None, place, streams).await;
     }
     let event = Event::send(new, writing.id("sends", None));
     let id = event.id;
@@ -87,14 +94,28 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
         let shown = writing.show(async || stored(&app, &project, id, writing.memory()).await).await?;
         return Ok(Created { shown, address: None }.into_response());
     }
-    let reading = app.place_at_reading(&project).await?;
-    let mut connection = app.db.acquire().await?;
-    let plan =
-        store::plan(&mut connection, &project, id, writing.memory()).await?.ok_or(Error::NotFound("send"))?;
-    drop((connection, reading));
     // What is asked again may be kept no longer.
     let user = user.or_else(|| again?.user_text);
-    perform(&writing, Script::of(plan, system, user), Some(flight), place, streams).await
+    let memory = writing.memory().clone();
+    let script = async move { Ok(Script::of(plan(&app, &project, id, &memory).await?, system, user)) };
+    perform(&writing, id, script, Some(flight), place, streams).await
+}
+
+/// Reads what is needed to perform a send that has just been stored. Nobody would perform it if the first error were the last,
+/// and whoever asks again gets what is stored.
+async fn plan(app: &App, project: &Arc<str>, id: Uuid, memory: &Memory) -> Result<Plan> {
+    let until = Instant::now() + PLANNING;
+    loop {
+        let read = async {
+            let _reading = app.place_at_reading(project).await?;
+            store::plan(&mut *app.db.acquire().await?, project, id, memory).await
+        };
+        match read.await {
+            Err(error) if error.is_transient() && Instant::now() < until => {}
+            read => return read?.ok_or(Error::NotFound("send")),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Returns the pair that a send asks again, as it is before it is replaced. Its message is needed if the send has none.
@@ -157,20 +178,21 @@ impl Drop for HangUp {
 /// Performs a send on a task of its own, so that it is ended even if the client disconnects.
 async fn perform(
     writing: &Writing,
-    script: Script,
+    id: Uuid,
+    script: impl Future<Output = Result<Script>> + Send + 'static,
     flight: Option<Flight>,
     place: Place,
     streams: bool,
 ) -> Result<Response> {
     let (app, tenant) = (writing.app.clone(), Arc::clone(&writing.caller.tenant));
-    let (id, keeps) = (script.id, flight.is_some());
+    let keeps = flight.is_some();
     let project = Arc::clone(&writing.caller.project);
     let mut flight = flight.unwrap_or_else(|| app.in_flight.begin(&project, id));
     let (listener, progress) = Listener::new();
     let listener = streams.then_some(listener);
     let memory = writing.memory().clone();
     let task = tokio::spawn(async move {
-        let performed = script.perform(&app, &tenant, &mut flight, listener, &memory).await;
+        let performed = script.await?.perform(&app, &tenant, &mut flight, listener, &memory).await;
         drop((flight, place));
         performed
     });

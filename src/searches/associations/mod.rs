@@ -108,6 +108,7 @@ pub async fn find(
     let search = samples.begin(project).await?;
     let finder = Candidates { db, samples, corpus: &QUERIES, search: &search };
     let queries: Vec<Query> = finder.find(&scope, &text, |query| query).await?;
+    search.rank_next().await?;
     let rank = move || {
         let _search = search;
         let texts = queries.iter().map(|near| with_identifiers_split(&near.query)).chain([text]);

@@ -104,6 +104,24 @@ async fn what_expires_slowly_delays_mostly_its_own_project() {
 }
 
 #[tokio::test]
+async fn what_expires_of_a_project_does_not_wait_for_the_many_expired_records_of_another() {
+    let service = two_projects(("many", 1_100), ("few", 1)).await;
+    let begun = in_two_days();
+    let mut pieces = Pieces::at(&service, begun);
+    while memories(&service, "few").await > 0 {
+        assert!(pieces.take().await, "it has expired");
+    }
+    let another = json!({"content": "another"});
+    let few = [("gleaner-project", "few")];
+    service.call(Method::POST, "/v1/memories", &few, Some(&another)).await.expect(201);
+    pieces.now = begun.plus(TimeDelta::minutes(1)).expect("a time");
+    while memories(&service, "few").await > 0 {
+        assert!(pieces.take().await, "it has expired");
+    }
+    assert!(memories(&service, "many").await > 0);
+}
+
+#[tokio::test]
 async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_learned_stays() {
     let service = Service::open().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);

@@ -1,7 +1,10 @@
 //! What the statements of an export read of the database: not much more than what they give, wherever the export goes on.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Execute as _, Postgres, QueryBuilder};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::solved;
@@ -159,8 +162,7 @@ async fn a_conversation_is_read_by_itself_in_a_project_that_the_planner_does_not
 }
 
 /// The planner knows another project with many associations, and nothing of this one.
-#[tokio::test]
-async fn figures_of_searches_do_not_read_all_queries_for_each_association() {
+async fn unknown_associations(service: &Service) {
     let associations = |project: &str| {
         format!(
             "insert into association_queries
@@ -172,7 +174,6 @@ async fn figures_of_searches_do_not_read_all_queries_for_each_association() {
             select pg_stat_force_next_flush()"
         )
     };
-    let service = Service::open().await;
     let mut connection = service.connection().await;
     for sql in [
         associations("known"),
@@ -181,6 +182,22 @@ async fn figures_of_searches_do_not_read_all_queries_for_each_association() {
     ] {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.expect("associations");
     }
+}
+
+#[tokio::test]
+async fn nobody_waits_for_statistics_that_somebody_else_takes() {
+    let service = Service::open().await;
+    unknown_associations(&service).await;
+    let _taking = service.holding("lock table associations in share update exclusive mode").await;
+    let figures = timeout(Duration::from_secs(20), service.get("/v1/analytics/searches"));
+    let figures = figures.await.expect("nothing waits").expect(200);
+    assert_eq!(figures["associations_created"], 5_000);
+}
+
+#[tokio::test]
+async fn figures_of_searches_do_not_read_all_queries_for_each_association() {
+    let service = Service::open().await;
+    unknown_associations(&service).await;
     let figures = service.get("/v1/analytics/searches").await.expect(200);
     assert_eq!(figures["associations_created"], 5_000);
     let mut query = QueryBuilder::new(

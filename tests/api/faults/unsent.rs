@@ -19,6 +19,8 @@ use crate::support::server::{Server, folder};
 const ADDRESS_SPACE: u64 = 3 << 20;
 /// The number of connections, fewer than the files that a test may open.
 const CONNECTIONS: usize = 400;
+/// The number of connections that may be ones of HTTP/2.
+const OF_HTTP_2: usize = 160;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn packed_bodies_that_do_not_come_hold_memory_for_their_decoders() {
@@ -64,7 +66,7 @@ async fn bodies_that_are_sent_before_they_are_asked_for_take_bounded_memory() {
             .expect("a request");
         requests.send_request(request).await.expect("a response").status().as_u16()
     };
-    let statuses = join_all((0..CONNECTIONS).map(connection)).await;
+    let statuses = join_all((0..OF_HTTP_2).map(connection)).await;
     assert!(statuses.iter().all(|status| [200, 503].contains(status)), "{statuses:?}");
     let taken = server.peak() - before;
     assert!(taken < 140 << 10, "{taken} KiB");
@@ -126,7 +128,7 @@ async fn heads_of_very_many_fields_take_bounded_memory_while_their_bodies_do_not
             while received(&mut stream).await.0 != PING {}
             stream
         };
-        let connections = join_all((0..CONNECTIONS).map(connection)).await;
+        let connections = join_all((0..OF_HTTP_2).map(connection)).await;
         assert_eq!(server.get("/v1/generations").await.0, 200);
         let taken = server.peak() - before;
         assert!(taken < 100 << 10, "{taken} KiB for {fields} fields");

@@ -1,10 +1,13 @@
 //! Sends that Gleaner performs, with a provider that counts what it is asked.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, header};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
@@ -316,6 +319,25 @@ async fn a_send_of_a_server_that_died_is_interrupted_by_any_other() {
     asked.go_on.notify_one();
     assert_eq!(task.await.expect("ends").status(), 201);
     assert_eq!(service.get(&format!("/v1/sends/{id}")).await.expect(200)["error"]["kind"], "interrupted");
+}
+
+#[tokio::test]
+async fn a_send_that_is_stored_is_performed_when_the_database_can_be_read_again() {
+    let (service, asked) = provider::service().await;
+    let locked = service.holding("lock table sends in exclusive mode").await;
+    let nothing_more = json!({});
+    let mut sent = pin!(performed(&service, "m", &nothing_more));
+    tokio::select! {
+        () = service.blocked(1) => {}
+        sent = &mut sent => panic!("it is not stored yet: {sent}"),
+    }
+    let places = service.holding_back_reads().await;
+    locked.commit().await.expect("ends");
+    // A request waits five seconds for a place.
+    timeout(Duration::from_secs(7), &mut sent).await.expect_err("it cannot be performed yet");
+    assert_eq!(asked.calls(), 0);
+    drop(places);
+    assert_eq!(sent.await["state"], "complete");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The service on a database of its own, and requests to it.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, header};
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool, Postgres, Transaction};
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use super::answer::{Answer, request};
@@ -158,6 +161,16 @@ impl Service {
         let connections =
             (0..db.options().get_max_connections()).map(async |_| db.acquire().await.expect("a connection"));
         join_all(connections).await
+    }
+
+    /// Takes all places of the project in which requests read.
+    pub(crate) async fn holding_back_reads(&self) -> Vec<impl Sized> {
+        let mut places = Vec::new();
+        let take = async || self.running.app.place_at_reading(&"default".into()).await;
+        while let Ok(place) = timeout(Duration::from_millis(500), take()).await {
+            places.push(place.expect("a place"));
+        }
+        places
     }
 
     /// Takes all places of searches for similar texts.
