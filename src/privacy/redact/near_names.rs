@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
-use super::other_forms::is_of_other_form;
+use super::other_forms::{is_of_other_form, is_tag};
 use super::random::{is_long_number, is_very_random};
 use super::value_ends::beginning;
 
@@ -47,6 +47,7 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
                     || is_string_of_digits(text, at..at + token)
                     || token != COMMIT && is_next(&text[name.end()..at]) && is_long_number(&rest[..token]))
                 && !is_of_other_form(&rest[..token])
+                && !is_tag(&text[..at], &rest[..token])
                 && !is_other(&text[name.end()..at], rest)
             {
                 values.push(at..at + token + padding);

@@ -155,17 +155,19 @@ impl Table {
     }
 }
 
-/// Returns the cells of a row. A sign between quotation marks separates none.
+/// Returns the cells of a row. A sign between quotation marks separates none. Two marks in a row are one of the cell (RFC 4180).
 fn split(row: &str, signs: &[char]) -> Vec<Range<usize>> {
-    let (mut cells, mut start, mut is_blank, mut is_quoted) = (Vec::new(), 0, true, false);
+    let (mut cells, mut start, mut is_blank, mut has_marks, mut is_quoted) =
+        (Vec::new(), 0, true, false, false);
     for (at, c) in row.char_indices() {
         if signs.contains(&c) && !is_quoted {
             cells.push(start..at);
-            (start, is_blank) = (at + c.len_utf8(), true);
+            (start, is_blank, has_marks) = (at + c.len_utf8(), true, false);
             continue;
         }
         if c == '"' {
-            is_quoted = !is_quoted && is_blank;
+            has_marks |= is_blank;
+            is_quoted = has_marks && !is_quoted;
         }
         is_blank &= c.is_whitespace();
     }

@@ -98,3 +98,69 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         assert_eq!(redacted(&redactor, text), text);
     }
 }
+
+#[test]
+fn the_tag_of_an_image_and_the_head_of_the_next_line_are_no_values() {
+    let redactor = secrets();
+    let (commit, short) = (drawn("0123456789abcdef", 40, 3), "9f1c2b7");
+    for tag in [
+        "main-≠",
+        "sha-≠",
+        "main-…",
+        "v1.2.3-…",
+        "v1.2.3-12-g…",
+        "1.2.3-rc.1-≠",
+        "pr-1234-…",
+        "20240102-…",
+        "20240102T030405Z",
+        "2024.01.02-1530",
+    ] {
+        let tag = tag.replace('≠', &commit).replace('…', short);
+        for name in ["token-service", "auth-token", "api-key", "password-reset", "secret-manager"] {
+            for form in [
+                "image: ghcr.io/acme/NAME:TAG",
+                "{\"image\": \"registry.acme.io/NAME:TAG\"}",
+                "docker build -t acme/NAME:TAG .",
+                "#9 naming to docker.io/acme/NAME:TAG done",
+            ] {
+                let text = form.replace("NAME", name).replace("TAG", &tag);
+                assert_eq!(redacted(&redactor, &text), text);
+            }
+        }
+    }
+    for message in [
+        "Missing token:",
+        "Enter password:",
+        "unknown flag: --api-key",
+        "{\"password\":",
+        "password: |",
+        "<password>",
+        "const token =",
+        "Authorization:",
+        "Authorization: Bearer",
+        "Cookie:",
+        "Set-Cookie:",
+    ] {
+        for head in [
+            "api-7d9c5b8f6d-x2x9q api ",
+            "5f80a19d7c3e ",
+            "0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e ",
+            "[9f1c2b7ad0e84c35b6f2a19d7c3e5f80] ",
+            "2024-01-02T03:04:05.123Z INFO app: ",
+        ] {
+            let lines = ["starting", message, "done in 12 ms", "ready"].map(|line| format!("{head}{line}\n"));
+            assert_eq!(redacted(&redactor, &lines.concat()), lines.concat());
+        }
+    }
+    let value = random(32);
+    for form in [
+        "app \\\n  --api-key \\\n  … --verbose",
+        "password:\n  …\nnext: 1",
+        "Set-Cookie:\r\n sid=…; Path=/",
+        "Authorization:\n …",
+        "acme/token:…",
+    ] {
+        let text = redacted(&redactor, &form.replace('…', &value));
+        assert!(!text.contains(&value), "{text}");
+    }
+}
