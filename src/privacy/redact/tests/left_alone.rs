@@ -164,3 +164,37 @@ fn the_tag_of_an_image_and_the_head_of_the_next_line_are_no_values() {
         assert!(!text.contains(&value), "{text}");
     }
 }
+
+#[test]
+fn the_head_of_a_line_in_a_log_names_nothing_in_its_message() {
+    let redactor = secrets();
+    let (commit, id) = (drawn("0123456789abcdef", 40, 3), random(26));
+    for head in [
+        "token-service-1  | ",
+        "auth-token_2-1 | ",
+        "[auth-token] ",
+        "2024-01-02T03:04:05Z [pod/auth-token-x2x9q/auth-token] ",
+        "I0102 03:04:05.678901       1 token_controller.go:123] ",
+        "2024/01/02 03:04:05 token.go:12: ",
+        "src/auth/token.py:12:5: ",
+        "Jan  2 03:04:05 host auth-token[123]: ",
+        "2024-01-02 03:04:05,123 - app.token - INFO - ",
+        "2024-01-02 03:04:05,123 app.token INFO ",
+        "10:04:05.123 [main] INFO com.acme.RefreshToken - ",
+        "2024-01-02 INFO auth_token: ",
+        "INFO:app.token:",
+        "2024-01-02 03:04:05.678 | INFO     | app.auth.token:login:12 - ",
+    ] {
+        for message in ["deployed commit \"≠\"", "session … started", "GET /u/… 200 12ms", "cursor …="]
+        {
+            let text = format!("{head}{message}\n").replace('≠', &commit).replace('…', &id);
+            assert_eq!(redacted(&redactor, &text), text);
+        }
+        for message in
+            ["the password … is new", "API_KEY=… was set", "{\"token\": \"…\"}", "login with secret …"]
+        {
+            let text = redacted(&redactor, &format!("{head}{message}\n").replace('…', &id));
+            assert_eq!(text, format!("{head}{message}\n").replace('…', "[redacted:secrets]"));
+        }
+    }
+}
