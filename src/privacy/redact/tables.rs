@@ -115,7 +115,7 @@ impl Table {
         // Lists of things have the names of secrets in a column, too.
         let is_strict = matches!(self, Self::Places { is_ruled: false, .. });
         while at < text.len() {
-            let end = line(text, at);
+            let end = self.end(text, at);
             let row = &text[at..end];
             if !is_ruler(row) {
                 let Some(cells) = self.cells(row) else { break };
@@ -125,6 +125,26 @@ impl Table {
             at = end;
         }
         at
+    }
+
+    /// Returns where the row ends that begins at a position. In files, a cell between quotation marks may have several lines (RFC
+    /// 4180), so that the first and the last line have odd numbers of marks.
+    fn end(&self, text: &str, at: usize) -> usize {
+        let end = line(text, at);
+        let Self::Signs { signs, cells, .. } = self else { return end };
+        let is_odd = |line: &str| line.matches('"').count() % 2 == 1;
+        if !IN_FILES.contains(signs) || !is_odd(&text[at..end]) {
+            return end;
+        }
+        let mut last = end;
+        let mut below = beginning(&text[end..], LONGEST_HEAD).split_inclusive('\n');
+        below
+            .find_map(|line| {
+                last += line.len();
+                is_odd(line).then_some(last)
+            })
+            .filter(|last| split(&text[at..*last], signs).len() == *cells)
+            .unwrap_or(end)
     }
 
     /// Returns the cells of a row that may be secrets, unless the row is not one of the table.

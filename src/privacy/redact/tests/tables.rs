@@ -41,6 +41,7 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "\u{feff}password,name,commit\r\n…,ann,≠\r\n…,bob,≠\r\n",
         "Here is the list, as asked:\nname,token\nann,…\nbob,…\n",
         "id,roles,token,commit\n1,\"{\"\"a\"\": 1, \"\"b\"\": \"\"x, y\"\"}\",…,≠\n2,\"the \"\"best\"\", really\",\"…\",≠\n",
+        "id,note,token,commit\n1,\"one\n\"\"two\"\", three\n\n\",…,≠\n2,5\" screen,…,≠\n3,\"a, b\",…,≠\n",
         "$ psql -Atc 'table a' | head\nid|token\n1|…\n2|…\n",
         "id,name\n1,acme\n\nid,token\n1,…\n",
         "+-------------------------+\n|          Keys           |\n+----+----------+----------+\n| id |  token   |  commit  |\n+----+----------+----------+\n| 1  | … | ≠ |\n+----+----------+----------+\n| 2  | … | ≠ |\n",
