@@ -141,14 +141,25 @@ fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
         .map(|regex| Pattern::matches(&[], regex, is_address))
         .into(),
         "home-paths" => vec![Pattern::matches(
-            &["/home/", "/users/", r":\users\", r":\\users\\"],
-            // A folder named `home` may also be inside a project.
-            r#"(?:^|[^A-Za-z0-9_.-]|\\[nrt]|\s-[A-Za-z]|/(?:data|export|media|mnt|srv|usr|var))(/home/[^/\s"'<>:;,()]+)|(/Users/[^/\s"'<>:;,()]+|[A-Za-z]:\\{1,2}Users\\{1,2}[^\\\s"'<>:;,()]+)"#,
+            &["/home/", "/users/", r"\/home\/", r"\/users\/", r":\users\", r":\\users\\", r":\\\\users\\\\"],
+            &home_paths(),
             always,
         )],
         _ => Vec::new(),
     };
     patterns.into_iter().map(move |pattern| pattern.of_rule(rule))
+}
+
+/// Returns the expression of the parts of paths that name a user.
+fn home_paths() -> String {
+    // A folder with such a name may also be inside a project, and what is behind `Users` in an address the number of one.
+    const ROOT: &str = r"(?:^|[^A-Za-z0-9_.@~-]|\\[nrt]|(?:^|\s)-[A-Za-z]|/(?:[A-Za-z]|data|export|media|mnt|nfs|rootfs|srv|usr|var))";
+    const FIRST: &str = r#"[^\\/\s"'<>:;,()*$%{}|.]"#;
+    const REST: &str = r#"[^/\s"'<>:;,()]*"#;
+    const ESCAPED_REST: &str = r#"[^\\/\s"'<>:;,()]*"#;
+    format!(
+        r"{ROOT}(/(?:home/{FIRST}|Users/[\pL_]){REST})|(\\/(?:home\\/{FIRST}|Users\\/[\pL_]){ESCAPED_REST}|(?-u:\b)[A-Za-z]:[\\/]{{1,4}}(?i-u:users)[\\/]{{1,4}}{FIRST}{ESCAPED_REST})"
+    )
 }
 
 /// Returns whether a text is an address of another machine.

@@ -19,7 +19,7 @@ pub(super) fn patterns() -> [Pattern; 14] {
         r"{QUOTE}?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?(?:\[[a-z]*\][a-z]*)?(?:[\[{{(]\s*)?[a-z]{{0,2}}{QUOTE}"
     );
     // The name of the header, and what is between it and its value, which may be the only one in a list.
-    let authorization = format!(r"{NAME}(?:{QUOTE}?\]?\s*[:=]>?\s*[\[{{(]?\s*{QUOTE}?|{sets})");
+    let authorization = format!(r"{NAME}(?:{QUOTE}?\]?\s*[:=]>?(?:{GAP})?(?:[\[{{(]\s*)?{QUOTE}?|{sets})");
     // The names and values of cookies.
     let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<\\]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<\\]*)*"#;
     // What tables, documents and programs have between the name of the header and its value.
@@ -28,12 +28,12 @@ pub(super) fn patterns() -> [Pattern; 14] {
         // The credentials of an Authorization header (RFC 9110), also in the quotes and escapes of code.
         Pattern::matches(
             &["authorization", "auth_header", "auth-header", "authheader"],
-            &format!(r"(?i){authorization}{SCHEMES}\s+{JOINED}({CREDENTIALS})"),
+            &format!(r"(?i){authorization}{SCHEMES}{GAP}{JOINED}({CREDENTIALS})"),
             is_credential,
         ),
         Pattern::matches(
             &["authorization"],
-            &format!(r"(?i)authorization{between}{{1,40}}{SCHEMES}(?:\s|%20|[+\\]){{1,3}}({CREDENTIALS})"),
+            &format!(r"(?i)authorization{between}{{1,40}}{SCHEMES}(?:[ \t]|%20|[+\\]){{1,3}}({CREDENTIALS})"),
             is_random,
         ),
         // The value of the header in another member of an object, or another attribute of an element, than its name.
@@ -78,7 +78,7 @@ pub(super) fn patterns() -> [Pattern; 14] {
         Pattern::matches(
             &["authorization", "auth_header", "auth-header", "authheader", "basic ", "bearer "],
             &format!(
-                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}\s+{JOINED})?|(?:(?-u:\b)|{CODE})bearer\s+{JOINED}|{QUOTE}basic\s+{JOINED})({CREDENTIALS})"
+                r"(?i)(?:{authorization}(?:[a-z0-9-]{{2,20}}{GAP}{JOINED})?|(?:(?-u:\b)|{CODE})bearer{GAP}{JOINED}|{QUOTE}basic{GAP}{JOINED})({CREDENTIALS})"
             ),
             is_token,
         ),
@@ -98,7 +98,7 @@ pub(super) fn patterns() -> [Pattern; 14] {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:\s{{0,3}}{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
+                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:(?:{GAP})?{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
             ),
             has_random_value,
         ),
@@ -125,6 +125,9 @@ fn users(text: &str) -> Vec<Range<usize>> {
     let users = found.filter_map(|found| found.get(1)).filter(|user| is_key(user.as_str()));
     users.map(|user| user.range()).collect()
 }
+
+/// What is before a part of a header, which may go on in the next line if that begins with a blank (RFC 9112, section 5.2).
+const GAP: &str = r"[ \t]*(?:\r?\n)?[ \t]+";
 
 /// What is in code between the scheme and its credentials, if they are two strings.
 const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`])?"#;

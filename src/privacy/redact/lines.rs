@@ -10,7 +10,7 @@ use super::plain::Plain;
 
 /// The end of a line and what stands before the next one. The end may be the escape of a language, in whose texts are lines.
 static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
-    const LISTED: [&str; 9] = [
+    const LISTED: [&str; 10] = [
         // A time, as container engines and the journal write it.
         r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,Z+-]+\]? (?:std(?:out|err) [FP] )?",
         r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} \S+ \S+: ",
@@ -22,6 +22,8 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
         // The name of a container, as `docker compose logs` and `kubectl logs` write it.
         r#"[^\s|\\<>="':]+[ \t]+\|[ \t]"#,
         r"\[[^\]\s\\]+\] ",
+        // A commit, its author and time, and the number of a line, as `git blame` writes them.
+        r"\^?[0-9a-f]{7,40}(?:[ \t]|\\+t)+(?:[^()\s\\]+ +)?(?:\([^()\n]*?(?: |\t|\\+t))?[0-9]+\) ?",
         r"[<>] ",
         r"(?:#|//) ?",
     ];

@@ -267,7 +267,12 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 }
             };
             match read {
-                Ok(value) if is_no_secret(text, value.clone()) => at = behind_long_word(text, at),
+                Ok(value)
+                    if is_no_secret(text, value.clone())
+                        || is_of_next_line(name.as_str(), &text[value.end..]) =>
+                {
+                    at = behind_long_word(text, at);
+                }
                 Ok(value) => {
                     at = value.end;
                     values.push(value);
@@ -286,6 +291,16 @@ fn values(text: &str) -> Vec<Range<usize>> {
 /// Returns whether a value that looks random is none of a secret.
 fn is_no_secret(text: &str, value: Range<usize>) -> bool {
     is_tag(&text[..value.start], &text[value.clone()]) || is_of_other_form(&text[value])
+}
+
+/// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.
+/// `name` ends where the value begins, and `behind` begins where it ends. A value is alone in its line, or the line before goes on.
+fn is_of_next_line(name: &str, behind: &str) -> bool {
+    let before = name.trim_end();
+    let is_below = name[before.len()..].contains('\n') && !before.ends_with('\\');
+    let rest = behind.trim_start_matches([']', ')']);
+    let next = rest.trim_start_matches([' ', '\t']);
+    is_below && next.len() < rest.len() && next.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
 }
 
 /// Returns whether what a sentence says that a password is looks random, and is neither the name of something nor the number of

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
-use super::other_forms::is_of_other_form;
+use super::other_forms::{is_of_other_form, is_tag};
 use super::random::{is_long_number, is_very_random};
 use super::value_ends::beginning;
 
@@ -47,7 +47,9 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
                     || is_string_of_digits(text, at..at + token)
                     || token != COMMIT && is_next(&text[name.end()..at]) && is_long_number(&rest[..token]))
                 && !is_of_other_form(&rest[..token])
+                && !is_tag(&text[..at], &rest[..token])
                 && !is_other(&text[name.end()..at], rest)
+                && !is_in_head(text, name.start())
             {
                 values.push(at..at + token + padding);
             }
@@ -57,6 +59,22 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
         }
         read = at.max(read);
     }
+}
+
+/// Returns whether the name at a position is a part of what a program writes before the message in a line of a log, which names
+/// nothing in the message: a place in code, a process, a container, a label in brackets, or the module beside a level.
+fn is_in_head(text: &str, at: usize) -> bool {
+    static HEAD: LazyLock<Expression> = LazyLock::new(|| {
+        const WORD: &str = "[A-Za-z0-9_./-]+";
+        const LEVEL: &str = "(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)";
+        let module = format!("{WORD}(?: ?:| -)");
+        Expression::builtin(&format!(
+            r"(?m-u)(?:^|[ \t])(?:{WORD}(?:(?::[A-Za-z_]+)?(?::[0-9]+){{1,2}}(?:[:\]]| -) |\[[0-9]+\]: |-[0-9]+[ \t]+\| )|\[{WORD}\] |{WORD}(?: -)? +{LEVEL}\b(?:[ :]+{module})?)|\b{LEVEL}[ :]+{module}"
+        ))
+    });
+    let start = text.floor_char_boundary(at.saturating_sub(NEAR));
+    let mut heads = HEAD.find_iter(beginning(&text[start..], 2 * NEAR));
+    heads.any(|head| head.range().contains(&(at - start)))
 }
 
 /// Returns whether there is nothing but blanks and the bar of a table between a name and a token.

@@ -97,15 +97,20 @@ pub(super) fn is_source(before: &str, name: &str) -> bool {
     is_path && name.ends_with(": ") && !name.contains(['"', '\'', '`'])
 }
 
-/// Returns whether a value is the tag of an image, which is often the number of a commit. `before` is the text up to it.
+/// Returns whether a value is the tag of an image: the number of a commit, or a version, words, times and such a number. `before` is
+/// the text up to it.
 pub(super) fn is_tag(before: &str, value: &str) -> bool {
+    static TAG: LazyLock<Expression> = LazyLock::new(|| {
+        // A word, a number or a version, and the number of a commit, also behind the letter that `git describe` writes.
+        Expression::builtin(
+            "^(?-u)(?:(?:[A-Za-z]{1,16}|v?[0-9]{1,14}|[0-9]{8}T[0-9]{4,6}Z?)[._-])*\
+            (?:g?(?:[0-9a-f]{7,12}|[0-9a-f]{40}|[0-9a-f]{64})|v?[0-9]{1,14}|[0-9]{8}T[0-9]{4,6}Z?)$",
+        )
+    });
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let name = before.strip_suffix(':').unwrap_or_default();
     let path = name.trim_end_matches(is_of_name);
-    path.len() < name.len()
-        && path.ends_with('/')
-        && [7, 8, 12, 40, 64].contains(&value.len())
-        && value.bytes().all(|byte| byte.is_ascii_hexdigit())
+    path.len() < name.len() && path.ends_with('/') && TAG.is_match(value)
 }
 
 /// Returns whether a value is the name of a header.

@@ -12,11 +12,15 @@ use super::pattern::Pattern;
 use super::random::{is_key, is_random};
 use super::value_ends::beginning;
 
-/// The signs between the cells of a row. The first of them that is in the head of a table is that of the table.
-const SIGNS: [char; 6] = ['│', '┃', '|', '\t', ',', ';'];
+/// The signs between the cells of a row. The first of these of which one is in the head of a table are those of the table. Some
+/// programs draw several lines in a table.
+const SIGNS: [&[char]; 5] = [&['│', '┃', '┆', '║'], &['|'], IN_FILES[0], IN_FILES[1], IN_FILES[2]];
 
 /// Those of files.
-const IN_FILES: [char; 3] = ['\t', ',', ';'];
+const IN_FILES: [&[char]; 3] = [&['\t'], &[','], &[';']];
+
+/// What may be before the first line of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The maximum numbers of bytes of the head of a table and of a column's name.
 const LONGEST_HEAD: usize = 4_000;
@@ -45,7 +49,8 @@ fn printed(text: &str) -> Vec<Range<usize>> {
         if name.start() < read {
             continue;
         }
-        let start = text[read..name.start()].rfind('\n').map_or(read, |end| read + end + 1);
+        let before = text[read..name.start()].rsplit(['\n', BYTE_ORDER_MARK]).next().unwrap_or_default();
+        let start = name.start() - before.len();
         let end = line(text, name.end());
         read = end;
         if let Some(table) = (end - start <= LONGEST_HEAD).then(|| Table::of(text, start..end)).flatten() {
@@ -62,8 +67,8 @@ fn line(text: &str, at: usize) -> usize {
 
 /// The columns of a table that have secrets.
 enum Table {
-    /// Those of rows with so many cells, which are between signs.
-    Signs { sign: char, cells: usize, columns: Vec<usize> },
+    /// Those of rows with so many cells, which are between some signs.
+    Signs { signs: &'static [char], cells: usize, columns: Vec<usize> },
     /// Those of rows whose cells are one below the other, in these parts of a line.
     Places { places: Vec<Range<usize>>, is_ruled: bool },
     /// The only column.
@@ -74,23 +79,24 @@ impl Table {
     /// Returns the table whose head a line is, if it has such columns.
     fn of(text: &str, head: Range<usize>) -> Option<Self> {
         let line = &text[head.clone()];
+        let below = &text[head.end..self::line(text, head.end)];
+        let is_ruled = is_ruler(below);
         // Most lines are none of a table, and the names of secrets are looked for last, because that takes longest.
-        if let Some(sign) = SIGNS.into_iter().find(|sign| line.contains(*sign)) {
-            let cells = split(line, sign);
-            let is_head = cells.iter().all(|cell| may_be_name(&line[cell.clone()]))
-                && (!IN_FILES.contains(&sign) || is_head_of_file(line, &cells));
+        if let Some(signs) = SIGNS.into_iter().find(|signs| line.contains(*signs)) {
+            let cells = split(line, signs);
+            let is_head = cells.iter().all(|cell| may_be_name(&line[cell.clone()], is_ruled))
+                && (!IN_FILES.contains(&signs) || is_of_file(line, &cells))
+                && !is_below_row(&text[..head.start], signs, cells.len(), is_ruled);
             let columns: Vec<_> =
                 (0..cells.len()).filter(|at| is_head && is_secret(&line[cells[*at].clone()])).collect();
             let has_secrets = !columns.is_empty();
-            return has_secrets.then_some(Self::Signs { sign, cells: cells.len(), columns });
+            return has_secrets.then_some(Self::Signs { signs, cells: cells.len(), columns });
         }
-        let below = &text[head.end..self::line(text, head.end)];
-        let is_ruled = is_ruler(below);
         if is_ruled && !below.trim().contains(' ') {
             return is_secret(line).then_some(Self::One);
         }
         let names = apart(line, "  ");
-        let are_names = names.iter().all(|name| may_be_name(&line[name.clone()]));
+        let are_names = names.iter().all(|name| may_be_name(&line[name.clone()], is_ruled));
         let is_head = is_ruled || names.len() > 1 && !line.bytes().any(|byte| byte.is_ascii_lowercase());
         let mut places = if is_ruled {
             apart(beginning(below, line.len()), " ")
@@ -109,7 +115,7 @@ impl Table {
         // Lists of things have the names of secrets in a column, too.
         let is_strict = matches!(self, Self::Places { is_ruled: false, .. });
         while at < text.len() {
-            let end = line(text, at);
+            let end = self.end(text, at);
             let row = &text[at..end];
             if !is_ruler(row) {
                 let Some(cells) = self.cells(row) else { break };
@@ -121,16 +127,35 @@ impl Table {
         at
     }
 
+    /// Returns where the row ends that begins at a position. In files, a cell between quotation marks may have several lines (RFC
+    /// 4180), so that the first and the last line have odd numbers of marks.
+    fn end(&self, text: &str, at: usize) -> usize {
+        let end = line(text, at);
+        let Self::Signs { signs, cells, .. } = self else { return end };
+        let is_odd = |line: &str| line.matches('"').count() % 2 == 1;
+        if !IN_FILES.contains(signs) || !is_odd(&text[at..end]) {
+            return end;
+        }
+        let mut last = end;
+        let mut below = beginning(&text[end..], LONGEST_HEAD).split_inclusive('\n');
+        below
+            .find_map(|line| {
+                last += line.len();
+                is_odd(line).then_some(last)
+            })
+            .filter(|last| split(&text[at..*last], signs).len() == *cells)
+            .unwrap_or(end)
+    }
+
     /// Returns the cells of a row that may be secrets, unless the row is not one of the table.
     fn cells(&self, row: &str) -> Option<Vec<Range<usize>>> {
         let content = row.trim();
-        if content.is_empty() || content == r"\." || PROMPTS.iter().any(|prompt| content.starts_with(prompt))
-        {
+        if content.is_empty() || content == r"\." || is_command(row) {
             return None;
         }
         match self {
-            Self::Signs { sign, cells, columns } => {
-                let all = split(row, *sign);
+            Self::Signs { signs, cells, columns } => {
+                let all = split(row, signs);
                 (all.len() == *cells).then(|| columns.iter().map(|column| all[*column].clone()).collect())
             }
             Self::Places { places, .. } => {
@@ -150,22 +175,29 @@ impl Table {
     }
 }
 
-/// Returns the cells of a row. A sign between quotation marks separates none.
-fn split(row: &str, sign: char) -> Vec<Range<usize>> {
-    let (mut cells, mut start, mut is_blank, mut is_quoted) = (Vec::new(), 0, true, false);
+/// Returns the cells of a row. A sign between quotation marks separates none. Two marks in a row are one of the cell (RFC 4180).
+fn split(row: &str, signs: &[char]) -> Vec<Range<usize>> {
+    let (mut cells, mut start, mut is_blank, mut has_marks, mut is_quoted) =
+        (Vec::new(), 0, true, false, false);
     for (at, c) in row.char_indices() {
-        if c == sign && !is_quoted {
+        if signs.contains(&c) && !is_quoted {
             cells.push(start..at);
-            (start, is_blank) = (at + c.len_utf8(), true);
+            (start, is_blank, has_marks) = (at + c.len_utf8(), true, false);
             continue;
         }
         if c == '"' {
-            is_quoted = !is_quoted && is_blank;
+            has_marks |= is_blank;
+            is_quoted = has_marks && !is_quoted;
         }
         is_blank &= c.is_whitespace();
     }
     cells.push(start..row.len());
     cells
+}
+
+/// Returns whether a line is a command behind a table.
+fn is_command(line: &str) -> bool {
+    PROMPTS.iter().any(|prompt| line.trim_start().starts_with(prompt))
 }
 
 /// Returns the parts of a line between some blanks.
@@ -207,21 +239,39 @@ fn is_secret(cell: &str) -> bool {
     NAME.is_match(name) && !OTHER.is_match(name)
 }
 
-/// Returns whether a cell of a head may be a name.
-fn may_be_name(cell: &str) -> bool {
+/// Returns whether a cell of a head may be a name. Without a ruler below the head, one that begins with a digit is rather a value
+/// in a list, such as a number or a version.
+fn may_be_name(cell: &str, is_ruled: bool) -> bool {
+    let name = &cell[content(cell, 0..cell.len())];
+    let is_value = || name.starts_with(|c: char| c.is_ascii_digit()) && !is_secret(name) || is_random(name);
     let cell = cell.trim();
     cell.len() <= LONGEST_NAME
         && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_. #\"'`[]()-".contains(c))
+        && (is_ruled || !is_value())
 }
 
-/// Returns whether a line with these cells is the head of a file with separators, rather than a part of a list in a program, which
-/// has blanks around its names or ends with a sign.
-fn is_head_of_file(line: &str, cells: &[Range<usize>]) -> bool {
+/// Returns whether a line with these cells is of a file with separators, rather than a part of a sentence or of a list in a program,
+/// which has blanks around its names or ends with a sign.
+fn is_of_file(line: &str, cells: &[Range<usize>]) -> bool {
     let is_name = |cell: &Range<usize>| {
         let cell = line[cell.clone()].trim_end_matches(['\r', '\n']);
         !cell.is_empty() && !cell.starts_with([' ', '\'']) && !cell.ends_with(' ')
     };
     cells.iter().all(is_name)
+}
+
+/// Returns whether the last line of a text is a row with so many cells, as it is before a row in the middle of a list, and never
+/// before a head. A ruler may be between the two, unless one below tells that the next line is a head.
+fn is_below_row(before: &str, signs: &[char], cells: usize, is_ruled: bool) -> bool {
+    let mut above = before.strip_suffix('\n').unwrap_or_default().rsplit('\n').take(2);
+    let row = match above.next() {
+        Some(ruler) if is_ruler(ruler) => above.next(),
+        row => row.filter(|_| !is_ruled),
+    };
+    row.is_some_and(|row| {
+        let all = split(row, signs);
+        all.len() == cells && !is_command(row) && (!IN_FILES.contains(&signs) || is_of_file(row, &all))
+    })
 }
 
 /// Returns where the content of a cell of a secret's column is, if it looks random, or like nothing but a key.
@@ -237,25 +287,70 @@ fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>
 fn inserted(text: &str) -> Vec<Range<usize>> {
     static STATEMENT: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
-            r#"(?i-u)\b(?:(?:insert|replace)\s+(?:ignore\s+)?into|copy)\s+[a-z0-9_."`\[\]]+\s*\(((?u:[^()])+)\)\s*(?:values\s*|(?<copied>from\s+stdin(?u:[^\n])*\n))"#,
+            r#"(?i-u)\b(?:(?:insert|replace)\s+(?:ignore\s+)?into|copy)\s+[a-z0-9_."`\[\]]+\s*\("#,
         )
     });
+    static ROWS: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(r"^(?i-u)(?:values|(?<copied>from\s+stdin(?u:[^\n])*\n))"));
     let (mut secrets, mut at) = (Vec::new(), 0);
     while let Some(statement) = STATEMENT.captures_at(text, at) {
         at = statement.get_match().end();
-        let names = statement.get(1).map_or("", |names| names.as_str());
-        let columns: Vec<_> = split(names, ',').into_iter().map(|name| is_secret(&names[name])).collect();
+        let Some((names, end)) = names(text, at) else { continue };
+        let rows = behind_blanks(text, end);
+        let Some(found) = ROWS.captures_at(&text[rows..], 0) else { continue };
+        at = rows + found.get_match().end();
+        let columns: Vec<_> = split(&names, &[',']).into_iter().map(|name| is_secret(&names[name])).collect();
         if !columns.contains(&true) {
             continue;
         }
-        at = if statement.name("copied").is_some() {
+        at = if found.name("copied").is_some() {
             let places = (0..columns.len()).filter(|column| columns[*column]).collect();
-            Table::Signs { sign: '\t', cells: columns.len(), columns: places }.read(text, at, &mut secrets)
+            let table = Table::Signs { signs: IN_FILES[0], cells: columns.len(), columns: places };
+            table.read(text, at, &mut secrets)
         } else {
             tuples(text, at, &columns, &mut secrets)
         };
     }
     secrets
+}
+
+/// Returns the names in the parentheses that are open at a position, without comments, and where they are closed.
+fn names(text: &str, start: usize) -> Option<(String, usize)> {
+    let (mut names, mut at) = (String::new(), start);
+    while at - start < LONGEST_HEAD {
+        if let Some(end) = behind_comment(text, at) {
+            at = end;
+            continue;
+        }
+        match text[at..].chars().next()? {
+            ')' => return Some((names, at + 1)),
+            '(' => return None,
+            c => {
+                names.push(c);
+                at += c.len_utf8();
+            }
+        }
+    }
+    None
+}
+
+/// Returns where the comment of SQL ends that begins at a position, if there is one. Of one that is very long, this is somewhere in
+/// it, where the statement ends.
+fn behind_comment(text: &str, at: usize) -> Option<usize> {
+    let bytes = &text.as_bytes()[at..];
+    let end =
+        [("--", "\n"), ("/*", "*/")].into_iter().find(|(sign, _)| bytes.starts_with(sign.as_bytes()))?.1;
+    let comment = beginning(&text[at..], LONGEST_HEAD);
+    Some(at + comment[2..].find(end).map_or(comment.len(), |length| 2 + length + end.len()))
+}
+
+/// Returns where something else than blanks and comments is behind a position.
+fn behind_blanks(text: &str, mut at: usize) -> usize {
+    loop {
+        at = text.len() - text[at..].trim_start().len();
+        let Some(end) = behind_comment(text, at) else { return at };
+        at = end;
+    }
 }
 
 /// Adds the secrets of the tuples that begin at a position. `columns` says which of their members may be some. Returns where the
@@ -264,6 +359,10 @@ fn tuples(text: &str, mut at: usize, columns: &[bool], secrets: &mut Vec<Range<u
     let bytes = text.as_bytes();
     let (mut depth, mut column, mut quoted) = (0_usize, 0, None);
     while let Some(&byte) = bytes.get(at) {
+        if let Some(end) = behind_comment(text, at).filter(|_| quoted.is_none()) {
+            at = end;
+            continue;
+        }
         match (byte, quoted) {
             (b'\\', Some(_)) => at += 1,
             (b'\'', Some(start)) => {
@@ -279,8 +378,10 @@ fn tuples(text: &str, mut at: usize, columns: &[bool], secrets: &mut Vec<Range<u
             }
             (b'\'', None) => quoted = Some(at + 1),
             (b'(', None) => depth += 1,
+            // The members of an array are one of the row.
+            (b'[', None) if depth > 0 => depth += 1,
             (b')', None) if depth == 1 => (depth, column) = (0, 0),
-            (b')', None) => depth = depth.saturating_sub(1),
+            (b')' | b']', None) => depth = depth.saturating_sub(1),
             (b',', None) if depth == 1 => column += 1,
             // Another statement, or something else than the tuples of this one.
             (_, None) if depth == 0 && byte != b',' && !byte.is_ascii_whitespace() => break,

@@ -57,7 +57,32 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ("/home/ann/src/x.rs:3", "[redacted:home-paths]/src/x.rs:3"),
         (r"C:\Users\Ann\x", r"[redacted:home-paths]\x"),
         ("file:///home/ann/x:/home/bob", "file://[redacted:home-paths]/x:[redacted:home-paths]"),
+        ("gcc -I/home/ann/include", "gcc -I[redacted:home-paths]/include"),
+        ("-I/Users/ann -L/home/bob/lib", "-I[redacted:home-paths] -L[redacted:home-paths]/lib"),
+        (
+            r#"{"cwd":"\/home\/ann\/x"}, \/Users\/ann"#,
+            r#"{"cwd":"[redacted:home-paths]\/x"}, [redacted:home-paths]"#,
+        ),
+        (r"c:\users\ann, d:/users/bob/x", "[redacted:home-paths], [redacted:home-paths]/x"),
+        (
+            r#""C:\\Users\\ann\\x", C:\\\\Users\\\\ann"#,
+            r#""[redacted:home-paths]\\x", [redacted:home-paths]"#,
+        ),
+        ("/mnt/c/Users/ann/x /d/Users/ann", "/mnt/c[redacted:home-paths]/x /d[redacted:home-paths]"),
+        ("cd '/Users/ann/my x'", "cd '[redacted:home-paths]/my x'"),
         ("src/pages/home/index.tsx", "src/pages/home/index.tsx"),
+        (
+            "src/Users/UserService.cs, docs/Users/guide.md, /src/Users/User.cs",
+            "src/Users/UserService.cs, docs/Users/guide.md, /src/Users/User.cs",
+        ),
+        (
+            "GET /Users/42, [HttpGet(\"/Users/{id}\")], https://x.org/Users/list",
+            "GET /Users/42, [HttpGet(\"/Users/{id}\")], https://x.org/Users/list",
+        ),
+        (
+            "ls /home/* /home/$USER /home/{user} @/home/Page C:\\Users\\%USERNAME%",
+            "ls /home/* /home/$USER /home/{user} @/home/Page C:\\Users\\%USERNAME%",
+        ),
         ("std::vec::Vec", "std::vec::Vec"),
     ] {
         assert_eq!(redacted(&redactor, text), expected);

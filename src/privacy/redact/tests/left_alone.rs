@@ -98,3 +98,103 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         assert_eq!(redacted(&redactor, text), text);
     }
 }
+
+#[test]
+fn the_tag_of_an_image_and_the_head_of_the_next_line_are_no_values() {
+    let redactor = secrets();
+    let (commit, short) = (drawn("0123456789abcdef", 40, 3), "9f1c2b7");
+    for tag in [
+        "main-≠",
+        "sha-≠",
+        "main-…",
+        "v1.2.3-…",
+        "v1.2.3-12-g…",
+        "1.2.3-rc.1-≠",
+        "pr-1234-…",
+        "20240102-…",
+        "20240102T030405Z",
+        "2024.01.02-1530",
+    ] {
+        let tag = tag.replace('≠', &commit).replace('…', short);
+        for name in ["token-service", "auth-token", "api-key", "password-reset", "secret-manager"] {
+            for form in [
+                "image: ghcr.io/acme/NAME:TAG",
+                "{\"image\": \"registry.acme.io/NAME:TAG\"}",
+                "docker build -t acme/NAME:TAG .",
+                "#9 naming to docker.io/acme/NAME:TAG done",
+            ] {
+                let text = form.replace("NAME", name).replace("TAG", &tag);
+                assert_eq!(redacted(&redactor, &text), text);
+            }
+        }
+    }
+    for message in [
+        "Missing token:",
+        "Enter password:",
+        "unknown flag: --api-key",
+        "{\"password\":",
+        "password: |",
+        "<password>",
+        "const token =",
+        "Authorization:",
+        "Authorization: Bearer",
+        "Cookie:",
+        "Set-Cookie:",
+    ] {
+        for head in [
+            "api-7d9c5b8f6d-x2x9q api ",
+            "5f80a19d7c3e ",
+            "0197a6e4-2b1c-7c3e-9f00-5d6a1b2c3d4e ",
+            "[9f1c2b7ad0e84c35b6f2a19d7c3e5f80] ",
+            "2024-01-02T03:04:05.123Z INFO app: ",
+        ] {
+            let lines = ["starting", message, "done in 12 ms", "ready"].map(|line| format!("{head}{line}\n"));
+            assert_eq!(redacted(&redactor, &lines.concat()), lines.concat());
+        }
+    }
+    let value = random(32);
+    for form in [
+        "app \\\n  --api-key \\\n  … --verbose",
+        "password:\n  …\nnext: 1",
+        "Set-Cookie:\r\n sid=…; Path=/",
+        "Authorization:\n …",
+        "acme/token:…",
+    ] {
+        let text = redacted(&redactor, &form.replace('…', &value));
+        assert!(!text.contains(&value), "{text}");
+    }
+}
+
+#[test]
+fn the_head_of_a_line_in_a_log_names_nothing_in_its_message() {
+    let redactor = secrets();
+    let (commit, id) = (drawn("0123456789abcdef", 40, 3), random(26));
+    for head in [
+        "token-service-1  | ",
+        "auth-token_2-1 | ",
+        "[auth-token] ",
+        "2024-01-02T03:04:05Z [pod/auth-token-x2x9q/auth-token] ",
+        "I0102 03:04:05.678901       1 token_controller.go:123] ",
+        "2024/01/02 03:04:05 token.go:12: ",
+        "src/auth/token.py:12:5: ",
+        "Jan  2 03:04:05 host auth-token[123]: ",
+        "2024-01-02 03:04:05,123 - app.token - INFO - ",
+        "2024-01-02 03:04:05,123 app.token INFO ",
+        "10:04:05.123 [main] INFO com.acme.RefreshToken - ",
+        "2024-01-02 INFO auth_token: ",
+        "INFO:app.token:",
+        "2024-01-02 03:04:05.678 | INFO     | app.auth.token:login:12 - ",
+    ] {
+        for message in ["deployed commit \"≠\"", "session … started", "GET /u/… 200 12ms", "cursor …="]
+        {
+            let text = format!("{head}{message}\n").replace('≠', &commit).replace('…', &id);
+            assert_eq!(redacted(&redactor, &text), text);
+        }
+        for message in
+            ["the password … is new", "API_KEY=… was set", "{\"token\": \"…\"}", "login with secret …"]
+        {
+            let text = redacted(&redactor, &format!("{head}{message}\n").replace('…', &id));
+            assert_eq!(text, format!("{head}{message}\n").replace('…', "[redacted:secrets]"));
+        }
+    }
+}

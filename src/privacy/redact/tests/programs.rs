@@ -292,7 +292,7 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
         "  apiKey:\n    \"…\",",
         "  set {\n    name  = \"auth.password\"\n    value = \"…\"\n  }",
     ];
-    let before: [fn(usize, &str) -> String; 14] = [
+    let before: [fn(usize, &str) -> String; 17] = [
         |number, line| format!("{number:6}→{line}"),
         |number, line| format!("{number:6}\t{line}"),
         |number, line| format!("L{number}: {line}"),
@@ -307,6 +307,17 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
         |_, line| format!("Jan  1 10:00:00 host web[12]: {line}"),
         |_, line| format!("> {line}"),
         |_, line| format!("# {line}"),
+        |number, line| {
+            let (commit, author) = [("3b18e512", "Ann"), ("^9f1c2b7", "Bob Smith")][number % 2];
+            format!("{commit} ({author:9} 2024-01-{:02} 10:00:00 +0000 {number:2}) {line}", 10 + number)
+        },
+        |number, line| format!("{} k8s/app.yaml {number:2}) {line}", ["3b18e512", "9f1c2b7a"][number % 2]),
+        |number, line| {
+            format!(
+                "{}\t( Ann\t2024-01-01 10:00:00 +0000\t{number}){line}",
+                ["3b18e512", "9f1c2b7a"][number % 2]
+            )
+        },
     ];
     for text in texts {
         for before in before {

@@ -31,12 +31,29 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "INSERT INTO api_keys (id, name, secret_key)\nVALUES\n  (1, 'acme''s', '…'),\n  (lower('b'), '≠', '…');\nselect '≠';",
         "INSERT INTO api_keys (id, secret_key) VALUES\n(1, '…'),\n(2, '…');\n",
         "INSERT INTO `users` (`id`, `email`, `api_token`, `commit`) VALUES (1,'a)b',\n'…','≠'),(2,NULL,'…','≠');",
+        "INSERT INTO `users` (`id`, `email`, `api_token`, `commit`) VALUES\n(1, 'ann@example.com', '…', '≠'),\n(2, 'b', '…', '≠');\n",
+        "INSERT INTO users (id, -- the (internal) number, of old\n  api_token /* as\n issued */, commit)\nVALUES -- all\n  -- it's the administrator\n\
+            (1, '…', '≠'), -- first (of two)\n/* the, 'other' one */ (2, /* '≠' */ '…', '≠');\n",
+        "INSERT INTO users (id, roles, token) VALUES (1, ARRAY['a', 'b'], '…'), (2, ARRAY[]::text[], '…');",
         "COPY public.users (id, email, api_token, commit) FROM stdin;\n1\tann@example.com\t…\t≠\n2\t\\N\t…\t≠\n\\.\n",
     ];
+    let texts = texts.into_iter().chain([
+        "\u{feff}password,name,commit\r\n…,ann,≠\r\n…,bob,≠\r\n",
+        "Here is the list, as asked:\nname,token\nann,…\nbob,…\n",
+        "id,roles,token,commit\n1,\"{\"\"a\"\": 1, \"\"b\"\": \"\"x, y\"\"}\",…,≠\n2,\"the \"\"best\"\", really\",\"…\",≠\n",
+        "id,note,token,commit\n1,\"one\n\"\"two\"\", three\n\n\",…,≠\n2,5\" screen,…,≠\n3,\"a, b\",…,≠\n",
+        "$ psql -Atc 'table a' | head\nid|token\n1|…\n2|…\n",
+        "id,name\n1,acme\n\nid,token\n1,…\n",
+        "+-------------------------+\n|          Keys           |\n+----+----------+----------+\n| id |  token   |  commit  |\n+----+----------+----------+\n| 1  | … | ≠ |\n+----+----------+----------+\n| 2  | … | ≠ |\n",
+        "┏━━━━━━┳━━━━━━━┳━━━━━━━━┓\n┃ env  ┃ token ┃ commit ┃\n┡━━━━━━╇━━━━━━━╇━━━━━━━━┩\n│ prod │ … │ ≠ │\n│ dev  │ … │ ≠ │\n└──────┴───────┴────────┘\n",
+        "┌─────┬───────┬────────┐\n│ id  ┆ token ┆ commit │\n│ --- ┆ ---   ┆ ---    │\n│ i64 ┆ str   ┆ str    │\n╞═════╪═══════╪════════╡\n│ 1   ┆ … ┆ ≠ │\n└─────┴───────┴────────┘\n",
+        " 2023 | secret |  commit  \n------+--------+----------\n   17 | … | ≠\n",
+    ]);
+    let texts: Vec<_> = texts.collect();
     for secret in
         [drawn("0123456789abcdef", 32, 1), drawn("0123456789abcdef", 40, 2), drawn(LETTERS_AND_DIGITS, 24, 3)]
     {
-        for text in texts {
+        for text in &texts {
             let (text, left) = filled(text, &secret, &commit);
             assert_eq!(redacted(&redactor, &text), left);
         }
@@ -59,6 +76,15 @@ fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
         "    token, name,\n    'X509_pubkey_st', 'pkcs7_digest_st',\n",
         "api_key,\nname,\nfullyReadBody,\n",
         "NAME      SECRETS   AGE\ndefault   1         5d\n$ git rev-parse HEAD\n≠\n",
+        "libc6\t2.36\nbase-passwd\t3.6.1\n≠\t2.38.1\n",
+        "passwd\t4.13.1\n≠\t2.38.1\n",
+        "M\tCargo.toml\nM\tsecrets\nM\t≠\n",
+        "web\tUp 2 hours\nauth-token\tUp 2 hours\n≠\tUp 2 hours\n",
+        "  oid  | proname\n-------+---------\n 1     | lower\n 2     | token\n 3     | ≠\n(3 rows)\n",
+        "+----+------+\n| id | name |\n+----+------+\n| a  | x    |\n+----+------+\n| b  | token |\n+----+------+\n| c  | ≠ |\n+----+------+\n",
+        "name,count\nreset-password,few\n≠,many\n",
+        "web | up\ntoken | up\n≠ | up\n",
+        "INSERT INTO notes (id, body) VALUES -- (id, token)\n(1, '≠');\n-- INSERT INTO keys (token) of\nselect '≠';",
         "NAME   READY   SECRET              AGE\nweb    True    k8s-kube-proxy-v2   5d\n",
     ] {
         let text = text.replace('≠', &commit);
