@@ -130,7 +130,7 @@ impl Running {
         let short = Budget::new((settings.body_memory << 20) / 2);
         let (writer, writing) =
             Writer::start(&writer_db, settings.silence, short, &db, keyring.reading(), &work, longest);
-        let exports = Exports::new(options, settings.exports, &work, longest);
+        let exports = Exports::new(options, settings.exports, &work, &bodies, longest);
         let searches = IntakePool::new(&limited, settings.connections.div_ceil(4).max(2));
         let in_flight = Arc::new(InFlight::default());
         let mut tasks = vec![

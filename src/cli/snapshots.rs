@@ -25,6 +25,7 @@ use crate::config::from_environment;
 use crate::db::silence::LongestStatement;
 use crate::exports::places::{Exports, Limits};
 use crate::exports::snapshots::{self, CHUNK, build, make, request, store};
+use crate::http::memory::Budget;
 use crate::{db, projects};
 
 /// The number of times that an interrupted download is resumed without progress.
@@ -166,6 +167,8 @@ impl Place {
                     &local.options,
                     from_environment::<Limits>()?,
                     &Arc::default(),
+                    // A command has nobody beside it.
+                    &Budget::new(usize::MAX),
                     LongestStatement::default(),
                 );
                 Self::Database { db, exports: exports.into(), project, _local: local }

@@ -24,7 +24,7 @@ use crate::db::process::Process;
 use crate::db::silence::{self, LongestStatement};
 use crate::db::{self, EXPORT_NAME};
 use crate::error::{Error, Result};
-use crate::http::memory::Memory;
+use crate::http::memory::{Budget, Memory};
 use crate::recurring;
 use crate::sharing::{Place, Shares, Work, while_wanted};
 
@@ -68,6 +68,8 @@ pub struct Exports {
     work: Arc<Work>,
     /// The places of exports that wait for a row.
     arriving: Shares,
+    /// The memory of which the building of a snapshot takes what long rows need.
+    pub(super) bodies: Budget,
 }
 
 impl Exports {
@@ -76,6 +78,7 @@ impl Exports {
         options: &PgConnectOptions,
         limits: Limits,
         work: &Arc<Work>,
+        bodies: &Budget,
         longest_statement: LongestStatement,
     ) -> Self {
         let places = Shares::new(limits.most_exports as usize);
@@ -93,6 +96,7 @@ impl Exports {
             longest_page: limits.longest_page,
             longest,
             longest_statement,
+            bodies: bodies.clone(),
             places,
             downloads: Shares::new(MOST_DOWNLOADS),
             work: Arc::clone(work),

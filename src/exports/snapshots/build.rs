@@ -30,6 +30,7 @@ use crate::exports::export::{Export, PAGE, Rows};
 use crate::exports::places::Exports;
 use crate::exports::reader::Turns;
 use crate::exports::text::{Hashes, QuestionAndAnswer};
+use crate::http::memory::Memory;
 use crate::outage::Outage;
 use crate::types::Timestamp;
 
@@ -47,6 +48,8 @@ const TEXT_COLUMNS: [&str; 2] = ["key_question", "key_answer"];
 const BUNCH: usize = 64 << 10;
 /// The number of parts of a file that wait to be stored. A row group becomes some ten pieces at once.
 const PARTS_WAITING: usize = 4;
+/// How long a building waits for the memory of a long row.
+const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
 /// A limit of the server that a snapshot exceeds.
 #[derive(Debug, thiserror::Error)]
@@ -202,7 +205,8 @@ async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::R
         export.rows.texts().filter(|_| building.has_texts).map(columns).unwrap_or_default();
     let writing = write(export.rows.clone(), collected, texts, db.clone(), to_write, batches, parts);
     let (writing, encoding) = (tokio::spawn(writing), spawn_blocking(|| encode(encoder, to_encode)));
-    let reading = read(export, &columns, exports.turns(&building.project), db, bunches);
+    let memory = Memory::of_project(&exports.bodies, &building.project.as_str().into());
+    let reading = read(export, &columns, exports.turns(&building.project), &memory, db, bunches);
     let (writing, encoding) = (async { writing.await? }, async { encoding.await? });
     let keeping = keep(db, building, exports.largest_snapshot, to_keep);
     let made = async { tokio::try_join!(keeping, encoding, writing, reading) };
@@ -262,6 +266,7 @@ async fn read(
     mut export: Export,
     columns: &str,
     mut turns: Turns,
+    memory: &Memory,
     db: &PgPool,
     bunches: Sender<Bunch>,
 ) -> anyhow::Result<()> {
@@ -274,6 +279,9 @@ async fn read(
         let mut rows = query.build().fetch(&mut *connection);
         while let Some(row) = rows.try_next().await? {
             let key = export.pass(&row)?;
+            if let Some(bytes) = rows::long(&row) {
+                memory.hold_late(bytes, LONGEST_WAIT).await?;
+            }
             bunch.push(row, key, added);
             count += 1;
             if bunch.bytes >= BUNCH && !take(&mut bunch).send(&bunches).await {

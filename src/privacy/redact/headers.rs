@@ -10,7 +10,7 @@ use super::pattern::{CODE, Pattern};
 use super::random::{is_key, is_random, is_very_random};
 
 /// Returns the patterns of credentials in headers and addresses.
-pub(super) fn patterns() -> [Pattern; 14] {
+pub(super) fn patterns() -> [Pattern; 15] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
     const NAME: &str = "(?:authorization|auth[_-]?header)(?:[_-]?header)?";
     // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
@@ -100,6 +100,12 @@ pub(super) fn patterns() -> [Pattern; 14] {
             &format!(
                 r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:(?:{GAP})?{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
             ),
+            has_random_value,
+        ),
+        // The argument of curl, as browsers copy a request.
+        Pattern::matches(
+            &["-b '", "-b \"", "-b $'", "-b \\", "--cookie '", "--cookie \"", "--cookie \\"],
+            &format!(r#"(?i)(?:^|\s)(?:-b|--cookie)\s\$?\\*["']({pairs})"#),
             has_random_value,
         ),
         // A password in an address (RFC 3986, section 3.2.1), also with an at sign that should be a percent code. One that

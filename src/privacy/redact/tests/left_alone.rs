@@ -23,6 +23,7 @@ fn what_only_looks_like_a_secret_is_left_alone() {
         "headers.set(\"Authorization\", \"Basic \" + btoa(user2 + \":\" + passwordOfUser2))",
         "allow_headers([\"Authorization\", \"X-B3-TraceId\", \"X-Amz-Security-Token\", \"Sec-WebSocket-Protocol\"])",
         "the authorization, basic authentication-of-http2",
+        "curl -b 'theme=dark; lang=en-GB' https://x.io && grep -b 'name=value' a.txt",
         "document.cookie = \"theme=dark; path=/; expires=Thu, 01 Jan 1970 00:00:00 GMT\"",
         "let cookie = Cookie::build((SESSION_COOKIE_NAME_2, sessionIdOfUser2));",
         "Authorization: Basic authentication is not used here",
