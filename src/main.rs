@@ -29,7 +29,8 @@ fn main() -> ExitCode {
 /// that fails, the server takes more memory.
 fn start_again() {
     let Ok(program) = env::current_exe() else { return };
-    // A loader that was started with this program as its argument would not know what to load.
+    // The current program is a loader if one was started with this one as its argument, and it would not know what to load. The
+    // server takes more memory then.
     if program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-")) {
         return;
     }

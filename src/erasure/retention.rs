@@ -3,8 +3,8 @@
 //!
 //! Records are erased in small batches, each in its own transaction. The size of a batch adapts to how long the last
 //! one of its project and domain took, and the pause after a batch is several times as long as the batch, so that erasing never
-//! takes most of the time. A project with many expired records delays the others by no more than a batch at a time, also those of
-//! which records expire meanwhile. What was learned from searches keeps its weight.
+//! takes most of the time. Projects take turns, also those of which records expire while many of another one are erased. What was
+//! learned from searches keeps its weight.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::telemetry::EXPIRED;
 use crate::types::Timestamp;
 
-/// The pause between two passes over all projects, and after how long a pass that goes on looks for expired records of all of them.
+/// The pause between two passes over all projects. A pass that takes longer looks for all of them again.
 const PASS: TimeDelta = TimeDelta::minutes(1);
 /// The length of the pause after a batch, as a multiple of the batch's duration.
 const REST: u32 = 4;
@@ -41,8 +41,10 @@ pub struct Retention {
     keyring: Arc<Keyring>,
     /// What is left of the current pass.
     left: BTreeMap<(String, Domain), Progress>,
-    /// When it was last looked for projects.
+    /// When projects were last looked for.
     looked: Option<Timestamp>,
+    /// The number of batches so far.
+    batches: u64,
 }
 
 /// How far the erasing of a project's records of a domain is.
@@ -51,6 +53,9 @@ struct Progress {
     /// How long the batches have taken. Whoever has taken the least time is next, so that batches which take long delay mostly
     /// themselves.
     taken: Duration,
+    /// The number of batches before the last one of these records, or before they became part of the pass. Of those that have taken
+    /// equally little time, the ones that have waited longest are next.
+    since: u64,
     /// The number of records of the next batch.
     most: i64,
 }
@@ -59,28 +64,31 @@ impl Retention {
     /// Makes the work for this database.
     #[must_use]
     pub fn new(db: &PgPool, keyring: Arc<Keyring>) -> Self {
-        Self { db: db.clone(), keyring, left: BTreeMap::new(), looked: None }
+        Self { db: db.clone(), keyring, left: BTreeMap::new(), looked: None, batches: 0 }
     }
 
     /// Erases one batch of the current pass over all projects. Projects that have none left in it are part of it again after
     /// [`PASS`]. Returns whether the pass goes on.
     pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
-        let looked = self.looked.filter(|looked| now.0 - looked.0 < PASS);
+        let looked = self.looked.filter(|looked| (now.0 - looked.0).abs() < PASS);
         if self.left.is_empty() || looked.is_none() {
             let taken = self.left.values().map(|progress| progress.taken).min().unwrap_or_default();
             for project in projects(&self.db).await? {
                 for domain in Domain::ALL {
-                    self.left.entry((project.clone(), domain)).or_insert(Progress { taken, most: FIRST });
+                    let new = Progress { taken, since: self.batches, most: FIRST };
+                    self.left.entry((project.clone(), domain)).or_insert(new);
                 }
             }
             self.looked = Some(now);
         }
-        let next = self.left.iter().min_by_key(|(_, progress)| progress.taken);
+        self.batches += 1;
+        let next = self.left.iter().min_by_key(|(_, progress)| (progress.taken, progress.since));
         if let Some(((project, domain), progress)) = next {
             let (of, mut progress) = ((project.clone(), *domain), *progress);
             let begun = Instant::now();
             let has_more = self.erase(&of.0, of.1, &mut progress.most, now).await;
             progress.taken += begun.elapsed();
+            progress.since = self.batches;
             if has_more.as_ref().is_ok_and(|has_more| *has_more) {
                 self.left.insert(of, progress);
             } else {
@@ -115,7 +123,7 @@ impl Retention {
                 Ok(piece) => piece,
                 Err(error) => {
                     // A transaction that is dropped still has its lock for a moment, and the next batch would find it taken.
-                    transaction.rollback().await?;
+                    drop(transaction.rollback().await);
                     return Err(error);
                 }
             };

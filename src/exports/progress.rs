@@ -133,7 +133,7 @@ pub(super) async fn renew_statistics(db: &PgPool, records: usize, analyze: &'sta
 /// could read all records of the project.
 pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) -> sqlx::Result<()> {
     const FEW: f64 = 100.0;
-    const MINE: &str = "select pg_try_advisory_xact_lock(hashtext('gleaner statistics of ' || $1))";
+    const ONE_AT_A_TIME: &str = "select pg_advisory_xact_lock(hashtext('gleaner statistics of ' || $1))";
     let of_project = format!("select from {table} where project = $1");
     let explain = AssertSqlSafe(format!("explain (format json) {of_project}"));
     let Json(plans): Json<Value> = sqlx::query_scalar(explain).bind(project).fetch_one(db).await?;
@@ -149,17 +149,29 @@ pub async fn renew_outdated_statistics(db: &PgPool, project: &str, table: &str) 
             where relid = '{table}'::regclass and last_analyze > now() - interval '1 minute'
                 and n_mod_since_analyze < greatest({MANY}, n_live_tup / 10))"
     ));
-    // Nobody waits for the statistics that another one is taking.
-    let mut transaction = db::begin_with(db, "begin; set local lock_timeout = '200ms'").await?;
-    if sqlx::query_scalar(MINE).bind(table).fetch_one(&mut *transaction).await?
-        && sqlx::query_scalar(is_worthwhile).bind(project).fetch_one(&mut *transaction).await?
-    {
-        match sqlx::query(AssertSqlSafe(format!("analyze {table}"))).execute(&mut *transaction).await {
-            Err(error) if lost_a_race(&error) => return transaction.rollback().await,
-            renewed => renewed?,
-        };
+    // Nobody waits for long while others take statistics or vacuum the table. Autovacuum gives way after a second.
+    let mut transaction = db::begin_with(db, "begin; set local lock_timeout = '2s'").await?;
+    let renewed = async {
+        sqlx::query(ONE_AT_A_TIME).bind(table).execute(&mut *transaction).await?;
+        if sqlx::query_scalar(is_worthwhile).bind(project).fetch_one(&mut *transaction).await? {
+            sqlx::query(AssertSqlSafe(format!("analyze {table}"))).execute(&mut *transaction).await?;
+        }
+        Ok(())
+    };
+    match renewed.await {
+        Err(error) if lost_a_race(&error) => {
+            tracing::info!(
+                project,
+                table,
+                "an export begins without new statistics, because others keep the table busy"
+            );
+            transaction.rollback().await
+        }
+        renewed => {
+            renewed?;
+            transaction.commit().await
+        }
     }
-    transaction.commit().await
 }
 
 /// Waits until no such work is in progress that could still store something about records that this transaction has

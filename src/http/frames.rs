@@ -1,12 +1,12 @@
 //! What a connection of HTTP/2 keeps besides the bytes that its windows count.
 //!
-//! What waits of a body, and each field of a head that later heads may refer to (RFC 7541, section 2.3.2), is a part of the buffers
-//! that the library has read, of 8 KiB and more. A client that sends a few bytes of a body or a head, then something that nobody
-//! reads, and so on, has a whole buffer kept for each of them. So the frames are counted, too:
+//! What waits of a body, and each field of a head that later heads may refer to (RFC 7541, section 2.3.2), is a part of a buffer that
+//! the library has read, of 8 to 16 KiB. A client that sends a few bytes of a body or a head, then something that nobody reads, and
+//! so on, has a whole buffer kept for each of them. So the frames are counted, too:
 //!
 //! - A connection with too many unread parts of bodies is read slowly. The parts of a request that is answered do not count.
-//! - A connection whose heads may keep too many buffers is old: it ends when its requests are answered, and a client that goes on
-//!   sending heads is hung up on.
+//! - A connection whose heads may keep too many buffers is old, because what they keep is never given back: it ends when its requests
+//!   are answered, and its client makes another one. A client that goes on sending heads is hung up on.
 //! - Only some connections may be ones of HTTP/2.
 
 use std::collections::HashMap;
@@ -21,19 +21,31 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
+use crate::recurring;
+
 /// What a client that speaks HTTP/2 sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The number of bytes of a frame's head, the types of frames with a part of a body, with a head or more of it, and that end a
-/// request, and the flags of the last frame of a request or an answer, and of one with bytes that mean nothing (RFC 9113, sections
-/// 4.1 and 6).
+/// What a client is told that finds no place (RFC 9113, sections 6.5 and 6.8): settings, as the beginning of each connection, and
+/// that it should calm down and that no request was taken.
+pub(super) const NO_PLACE: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
+
+/// The number of bytes of a frame's head (RFC 9113, section 4.1).
 const HEAD: usize = 9;
+/// The type of a frame with a part of a body (section 6.1).
 const DATA: u8 = 0;
+/// The type of a frame with a head, or its beginning (section 6.2).
 const HEADERS: u8 = 1;
+/// The type of a frame that ends a request before its answer (section 6.4).
 const RST_STREAM: u8 = 3;
+/// The type of a frame with more of a head (section 6.10).
 const CONTINUATION: u8 = 9;
+/// The flag of the last frame of a request or an answer.
 const END_STREAM: u8 = 1;
+/// The flag of a frame that ends with bytes which mean nothing, and begins with their number.
 const PADDED: u8 = 8;
+/// The bits of the number of a request. The first one of the four bytes means nothing.
+const NUMBER: u32 = 0x7fff_ffff;
 
 /// The number of bytes that a buffer of the library has at most.
 const BUFFER: usize = 16 << 10;
@@ -42,19 +54,19 @@ const BUFFER: usize = 16 << 10;
 const SMALL: usize = 256;
 const SMALL_COUNTS: usize = 8;
 
-/// What all unread parts of the bodies of a connection may count, and how many buffers its heads may keep until it is old, if few
-/// connections of HTTP/2 are open, and at least.
+/// What the unread parts of the bodies of a connection may count if few connections of HTTP/2 are open, and at least.
 const PARTS: usize = 512;
 const LEAST_PARTS: usize = 16;
+/// How many buffers the heads of a connection may keep until it is old, if few connections of HTTP/2 are open, and at least.
 const HEADS: usize = 64;
 const LEAST_HEADS: usize = 8;
 /// The number of connections that may have so many.
 const WITH_ALL: usize = 8;
 
-/// How many times as many buffers the heads of a connection keep when its client is hung up on.
+/// A client is hung up on when its heads keep so many times as many buffers as make its connection old.
 const HUNG_UP: usize = 2;
 
-/// How long a connection with too many unread parts pauses, and after how many pauses it may send another one.
+/// How long a connection with too many unread parts pauses, and after how many pauses another one is read.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSES: u32 = 25;
 
@@ -160,6 +172,8 @@ enum At {
     Preface(usize),
     /// In the head of a frame, of which so many bytes have come.
     Head([u8; HEAD], usize),
+    /// Behind the head of a part of a body that begins with the number of its bytes that mean nothing.
+    Padding([u8; HEAD]),
     /// In the rest of a frame, of which so many bytes are to come.
     Rest(usize),
     /// In HTTP/1.1, which has no frames.
@@ -179,6 +193,19 @@ enum Come {
     },
     /// A part of either, or something else.
     Nothing,
+}
+
+/// Returns the number of bytes of a frame behind its head.
+fn length(head: &[u8; HEAD]) -> usize {
+    usize::try_from(u32::from_be_bytes([0, head[0], head[1], head[2]])).unwrap_or(usize::MAX)
+}
+
+impl Come {
+    /// Returns the frame with this head and so many bytes that mean something.
+    fn frame(head: &[u8; HEAD], bytes: usize) -> Self {
+        let request = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & NUMBER;
+        Self::Frame { kind: head[3], flags: head[4], request, bytes }
+    }
 }
 
 impl At {
@@ -205,11 +232,19 @@ impl At {
                 if *come < HEAD {
                     return (1, Come::Nothing);
                 }
-                let bytes = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                let request = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-                let frame = Come::Frame { kind: head[3], flags: head[4], request, bytes };
+                if head[3] == DATA && head[4] & PADDED != 0 && length(head) > 0 {
+                    *self = Self::Padding(*head);
+                    return (1, Come::Nothing);
+                }
+                let bytes = length(head);
+                let frame = Come::frame(head, bytes);
                 *self = Self::Rest(bytes);
+                (1, frame)
+            }
+            Self::Padding(head) => {
+                let rest = length(head) - 1;
+                let frame = Come::frame(head, rest.saturating_sub(first.into()));
+                *self = Self::Rest(rest);
                 (1, frame)
             }
             Self::Rest(bytes) => {
@@ -257,9 +292,9 @@ impl Frames {
             self.bytes = self.bytes.wrapping_add(bytes);
             match come {
                 Come::Http2 => self.take_place()?,
-                Come::Frame { kind: DATA, flags, request, bytes } => {
-                    // Nobody knows yet how much of it means nothing.
-                    let bytes = if flags & PADDED == 0 { bytes } else { bytes.min(1) };
+                Come::Frame { kind: DATA, request, bytes, .. } => {
+                    // What is read of a request that its client has taken back counts for none.
+                    self.bodies.0.read.fetch_min(self.come, Ordering::Relaxed);
                     if let Some(of_request) = self.open.get_mut(&request) {
                         *of_request += counts(bytes);
                         self.come += counts(bytes);
@@ -300,17 +335,19 @@ impl Frames {
         }
     }
 
-    /// Forgets the body of a request that is answered or that its client has taken back. Nothing of it is kept any more.
+    /// Forgets the body of a request that is answered or that its client has taken back. All of it has been read, or is given back
+    /// with the request.
     fn close(&mut self, request: u32) {
         let come = self.open.remove(&request).unwrap_or_default();
         self.come -= come;
-        let read = &self.bodies.0.read;
-        read.store(read.load(Ordering::Relaxed).saturating_sub(come), Ordering::Relaxed);
+        let all_read = |read: usize| Some(read.saturating_sub(come));
+        let _ = self.bodies.0.read.fetch_update(Ordering::Relaxed, Ordering::Relaxed, all_read);
     }
 
     fn take_place(&mut self) -> io::Result<()> {
         let Places { free, all } = &self.places;
         let Ok(place) = Arc::clone(free).try_acquire_owned() else {
+            recurring::warn("a connection of HTTP/2 is closed", "there are as many as there may be");
             return Err(io::Error::other("there are too many connections of HTTP/2"));
         };
         let taken = all - free.available_permits();
@@ -336,6 +373,11 @@ impl Frames {
         Ok(())
     }
 
+    /// Returns whether the client is still to be told that its connection has no place.
+    pub(super) fn has_no_place(&self) -> bool {
+        self.place.is_none()
+    }
+
     fn is_allowed(&self) -> bool {
         self.come <= self.most + self.bodies.0.read.load(Ordering::Relaxed)
     }
@@ -357,7 +399,8 @@ impl Frames {
                 self.come = 0;
             } else if self.pauses == 0 {
                 self.pauses = PAUSES;
-                self.bodies.0.read.fetch_add(SMALL_COUNTS, Ordering::Relaxed);
+                let unread = self.come - self.bodies.0.read.load(Ordering::Relaxed).min(self.come);
+                self.bodies.0.read.fetch_add(unread.saturating_sub(self.most), Ordering::Relaxed);
             }
         }
         self.pause = None;
@@ -497,13 +540,33 @@ mod tests {
         assert_eq!(time(&mut frames, 1, SMALL, 1).await, PAUSE, "no body waits");
         let waits = bodies.one_more();
         assert_eq!(time(&mut frames, 1, SMALL, PARTS).await, Duration::ZERO);
-        let slow = time(&mut frames, 1, SMALL, SMALL_COUNTS).await;
-        assert!((one_more - PAUSE..=one_more).contains(&slow), "{slow:?}");
+        let slow = time(&mut frames, 1, SMALL, 1).await;
+        assert!(slow <= one_more && slow + PAUSE >= one_more, "{slow:?}");
+        assert_eq!(time(&mut frames, 1, SMALL, 2).await, one_more * 2);
         assert_eq!(time(&mut frames, 1, 1, 3).await, one_more * 3);
         (0..PARTS / 2).for_each(|_| waits.part_is_read(SMALL));
         assert_eq!(time(&mut frames, 1, 1, PARTS / 2 / SMALL_COUNTS).await, Duration::ZERO);
         drop(waits);
         assert!(time(&mut frames, 1, SMALL, 9).await <= PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_padding_nor_the_bit_that_means_nothing_changes_what_a_part_counts() {
+        const PADDING: usize = 9;
+        let mut frames = opened(1);
+        let waits = frames.bodies.one_more();
+        frames.pass(&frame_of(1 | !NUMBER, HEADERS, 0, 3)).expect("a request");
+        let mut padded = frame_of(1 | !NUMBER, DATA, PADDED, 1 + SMALL + PADDING);
+        padded[HEAD] = 9;
+        for _ in 0..PARTS {
+            assert_eq!(frames.pass(&padded).expect("it is allowed"), padded.len());
+        }
+        assert_eq!(frames.come, PARTS);
+        assert_eq!(frames.pass(&padded).expect("a part"), HEAD + 1, "there is one too many");
+        (0..=PARTS).for_each(|_| waits.part_is_read(SMALL));
+        assert_eq!(frames.pass(&padded[HEAD + 1..]).expect("the rest"), padded.len() - HEAD - 1);
+        frames.pass(&frame_of(3, HEADERS, 0, 3)).expect("a request");
+        assert_eq!(frames.open.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

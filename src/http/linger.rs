@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, Version, header};
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::frames::{Bodies, Frames, Waits};
+use super::frames::{Bodies, Frames, NO_PLACE, Waits};
 
 /// How long a client may send nothing until its connection is closed.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl<S> Drop for Lingering<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Lingering<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -81,22 +81,30 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        let mut result = Poll::Ready(Ok(()));
-        if self.ahead.is_empty() {
-            result = self.stream().poll_read(context, buffer);
-        } else {
-            let again = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead.split_to(again));
+        if !self.ahead.is_empty() {
+            let ahead = self.ahead.slice(..self.ahead.len().min(buffer.remaining()));
+            let passed = self.frames.pass(&ahead)?;
+            buffer.put_slice(&ahead[..passed]);
+            self.ahead.advance(passed);
+            return Poll::Ready(Ok(()));
         }
+        let before = buffer.filled().len();
+        let result = self.stream().poll_read(context, buffer);
         let read = &buffer.filled()[before..];
         self.read = if result.is_pending() { 0 } else { self.read + read.len() };
-        let passed = self.frames.pass(read)?;
-        if passed < read.len() {
-            self.ahead = [&read[passed..], &self.ahead].concat().into();
-            buffer.set_filled(before + passed);
+        match self.frames.pass(read) {
+            Ok(passed) => {
+                self.ahead = Bytes::copy_from_slice(&read[passed..]);
+                buffer.set_filled(before + passed);
+                result
+            }
+            Err(error) => {
+                if self.frames.has_no_place() {
+                    self.is_sent = self.stream().poll_write(context, NO_PLACE).is_ready();
+                }
+                Poll::Ready(Err(error))
+            }
         }
-        result
     }
 }
 

@@ -35,8 +35,9 @@ type Sampled = (&'static str, Scope);
 
 /// How many searches a project and all projects may have at a time, each of which has read up to a thousand texts.
 const SEARCHES: (usize, usize) = (4, 8);
-/// The number of bytes beyond which a ranking is large. One large ranking takes place at a time, and counts as so many bytes: hardly
-/// any is larger, and a search that wanted most of the memory would wait until nobody else has any.
+/// The number of bytes beyond which a search is large, and that a large one counts as. Hardly any is larger, and a search that
+/// wanted most of the memory would wait until nobody else has any. One large ranking of texts by their trigrams takes place at a
+/// time, because these take more; memories are ranked by the terms that are stored with them, which take less than they count.
 const LARGE: usize = 32 << 20;
 /// How long a search waits for its place, to be the one with a large ranking, and for memory.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -76,13 +77,15 @@ impl Search {
         self.memory.hold_late(bytes.min(LARGE) / 2, PATIENCE).await
     }
 
-    /// Waits until the texts of the candidates may be ranked, which takes more memory than is held if they are large. They are
-    /// ranked next, without waiting for anything else, because others may wait behind this search then.
+    /// Waits until the texts of the candidates may be ranked by their trigrams, which takes more memory than is held if they are
+    /// large. They are to be ranked next, because others may wait behind this search then: nothing else is read before.
     pub async fn rank_next(&self) -> Result<()> {
-        if self.bytes.load(Ordering::Relaxed) > LARGE {
-            let place = timeout(PATIENCE, Arc::clone(&self.large).acquire_owned()).await;
-            let _ = self.largest.set(place.map_err(|_| BUSY)?.map_err(|_| BUSY)?);
+        if self.bytes.load(Ordering::Relaxed) <= LARGE {
+            return Ok(());
         }
+        let place = timeout(PATIENCE, Arc::clone(&self.large).acquire_owned()).await;
+        let place = place.map_err(|_| BUSY)?.expect("it is never closed");
+        self.largest.set(place).expect("a search ranks once");
         Ok(())
     }
 }

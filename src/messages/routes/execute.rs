@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -10,6 +10,7 @@ use futures_util::stream;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -31,10 +32,11 @@ use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
 
-/// For how long what a send needs is read again if the database does not answer, and the pause before that. A server that finds a
-/// send that nobody performs ends it after a minute.
-const PLANNING: Duration = Duration::from_secs(50);
-const PAUSE: Duration = Duration::from_millis(100);
+/// For how long the server tries to read what a send needs. After a minute, any server would end the send, because nobody performs
+/// it.
+const PLANNING: Duration = Duration::from_secs(40);
+/// The pause before what a send needs is read again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The response for a send that is not recorded.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -104,18 +106,22 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
 /// Reads what is needed to perform a send that has just been stored. Nobody would perform it if the first error were the last,
 /// and whoever asks again gets what is stored.
 async fn plan(app: &App, project: &Arc<str>, id: Uuid, memory: &Memory) -> Result<Plan> {
-    let until = Instant::now() + PLANNING;
-    loop {
-        let read = async {
-            let _reading = app.place_at_reading(project).await?;
-            store::plan(&mut *app.db.acquire().await?, project, id, memory).await
-        };
-        match read.await {
-            Err(error) if error.is_transient() && Instant::now() < until => {}
-            read => return read?.ok_or(Error::NotFound("send")),
+    const LATE: Error = Error::Unavailable(
+        "the send cannot be performed, because the database does not answer; send it again with another id",
+    );
+    let read = async || {
+        let _reading = app.place_at_reading(project).await?;
+        store::plan(&mut *app.db.acquire().await?, project, id, memory).await
+    };
+    let planned = async {
+        loop {
+            match read().await {
+                Err(error) if error.is_transient() => sleep(PAUSE).await,
+                read => return read?.ok_or(Error::NotFound("send")),
+            }
         }
-        tokio::time::sleep(PAUSE).await;
-    }
+    };
+    timeout(PLANNING, planned).await.unwrap_or(Err(LATE))
 }
 
 /// Returns the pair that a send asks again, as it is before it is replaced. Its message is needed if the send has none.

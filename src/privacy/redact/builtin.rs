@@ -145,7 +145,7 @@ fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
             &home_paths(),
             always,
         )],
-        _ => Vec::new(),
+        _ => unreachable!("each rule has patterns"),
     };
     patterns.into_iter().map(move |pattern| pattern.of_rule(rule))
 }

@@ -18,9 +18,12 @@ const SIZE: usize = 64 << 10;
 /// The maximum number of groups of an expression of a project. A search takes memory for each group in each state.
 const MOST_GROUPS: usize = 3;
 
-/// The maximum number of bytes that the searches of all built-in expressions keep. All of it is given back when it is more: texts of
-/// unusual kinds take far more than others do.
-const MOST_KEPT: usize = 32 << 20;
+/// The maximum number of bytes that the searches of all built-in expressions keep: twice as many as ordinary texts take for each
+/// processor, but not more on large machines. All of it is given back when it is more, because texts of unusual kinds take far more.
+static MOST_KEPT: LazyLock<usize> = LazyLock::new(|| (*PROCESSORS * (16 << 20)).clamp(32 << 20, 128 << 20));
+
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
 /// A compiled expression, with the memory that its searches use.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ static BUILTIN: LazyLock<Total> = LazyLock::new(Total::default);
 
 impl Total {
     fn add(&self, bytes: usize) {
-        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST_KEPT {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > *MOST_KEPT {
             lock(&self.of).iter().for_each(|kept| kept.give_back());
         }
     }
@@ -71,6 +74,9 @@ impl Kept {
     }
 
     fn keep(&self, cache: Cache) {
+        if lock(&self.caches).len() >= self.most {
+            return;
+        }
         let bytes = cache.memory_usage();
         if let Some(total) = self.total {
             total.add(bytes);
@@ -102,8 +108,6 @@ impl Expression {
 
     /// Compiles an expression of ours, whose searches keep memory together with those of others.
     fn sharing(expression: &str, total: &'static Total) -> Self {
-        static PROCESSORS: LazyLock<usize> =
-            LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
         let regex = Regex::new(expression).expect("the built-in expressions are valid");
         let kept = Arc::new(Kept { caches: Mutex::default(), most: *PROCESSORS, total: Some(total) });
         lock(&total.of).push(Arc::clone(&kept));
@@ -314,9 +318,9 @@ mod tests {
             expressions.push(expression);
             let kept: usize = expressions.iter().map(|expression| expression.kept.bytes()).sum();
             assert_eq!(kept, total.bytes.load(Ordering::Relaxed));
-            assert!((1..=MOST_KEPT).contains(&kept), "{kept} bytes");
+            assert!((1..=*MOST_KEPT).contains(&kept), "{kept} bytes");
         }
-        assert!(most > MOST_KEPT, "{most} bytes are too few");
+        assert!(most > *MOST_KEPT, "{most} bytes are too few");
     }
 
     #[test]

@@ -122,6 +122,18 @@ async fn what_expires_of_a_project_does_not_wait_for_the_many_expired_records_of
 }
 
 #[tokio::test]
+async fn a_pass_that_takes_longer_than_the_pause_before_the_next_one_reaches_every_project() {
+    let service = two_projects(("first", 1), ("last", 1)).await;
+    let mut pieces = Pieces::at(&service, in_two_days());
+    // Each piece takes a minute.
+    for _ in 0..3 * ALL.len() {
+        pieces.take().await;
+        pieces.now = pieces.now.plus(TimeDelta::minutes(1)).expect("a time");
+    }
+    assert_eq!((memories(&service, "first").await, memories(&service, "last").await), (0, 0));
+}
+
+#[tokio::test]
 async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_learned_stays() {
     let service = Service::open().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
