@@ -129,7 +129,7 @@ pub(super) async fn keep(
     output: Option<PathBuf>,
 ) -> anyhow::Result<()> {
     let place = Place::of(found, project).await?;
-    let mut known = Box::pin(place.make(body)).await?;
+    let mut known = place.make(body).await?;
     while ["waiting", "building"].contains(&known.state.as_str()) {
         tokio::time::sleep(PAUSE).await;
         known = place.get(known.id).await?;

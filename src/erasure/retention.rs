@@ -68,7 +68,7 @@ impl Retention {
     }
 
     /// Erases one batch of the current pass over all projects. Projects that have none left in it are part of it again after
-    /// [`PASS`]. Returns whether the pass goes on.
+    /// a minute. Returns whether the pass goes on.
     pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
         let looked = self.looked.filter(|looked| (now.0 - looked.0).abs() < PASS);
         if self.left.is_empty() || looked.is_none() {

@@ -206,7 +206,7 @@ async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::R
     let writing = write(export.rows.clone(), collected, texts, db.clone(), to_write, batches, parts);
     let (writing, encoding) = (tokio::spawn(writing), spawn_blocking(|| encode(encoder, to_encode)));
     let memory = Memory::of_project(&exports.bodies, &building.project.as_str().into());
-    let reading = read(export, &columns, exports.turns(&building.project), &memory, db, bunches);
+    let reading = Box::pin(read(export, &columns, exports.turns(&building.project), &memory, db, bunches));
     let (writing, encoding) = (async { writing.await? }, async { encoding.await? });
     let keeping = keep(db, building, exports.largest_snapshot, to_keep);
     let made = async { tokio::try_join!(keeping, encoding, writing, reading) };
