@@ -81,7 +81,7 @@ struct Known {
     /// What the parts count that were read, of requests that are not answered.
     read: AtomicUsize,
     /// Wakes the connection when a part was read.
-    waits: AtomicWaker,
+    waker: AtomicWaker,
     is_old: Notify,
 }
 
@@ -106,14 +106,14 @@ impl Waits {
     /// Notes that a part of the body was read.
     pub(super) fn part_is_read(&self, bytes: usize) {
         self.0.0.read.fetch_add(counts(bytes), Ordering::Relaxed);
-        self.0.0.waits.wake();
+        self.0.0.waker.wake();
     }
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
         self.0.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.0.0.waits.wake();
+        self.0.0.waker.wake();
     }
 }
 
@@ -129,9 +129,9 @@ fn counts(bytes: usize) -> usize {
 /// The frames of a connection, if it is one of HTTP/2.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Where the connection is in what comes, and in what is sent.
-    at: At,
-    sent: At,
+    /// Where the connection is in the frames that come, and in those that are sent.
+    incoming: Position,
+    outgoing: Position,
     places: Places,
     place: Option<OwnedSemaphorePermit>,
     bodies: Bodies,
@@ -139,14 +139,14 @@ pub(super) struct Frames {
     open: HashMap<u32, usize>,
     newest: u32,
     /// What all of them count, and how much the unread ones may count.
-    come: usize,
-    most: usize,
+    counted: usize,
+    most_unread: usize,
     /// How many buffers the heads may keep, and how many they may keep until the connection is old.
-    kept: usize,
-    most_kept: usize,
-    /// The number of bytes that have come, and of those before the last buffer in which a head is.
-    bytes: usize,
-    last: usize,
+    heads_kept: usize,
+    most_heads: usize,
+    /// The number of bytes that have come, and that had come when a head was last found to keep another buffer.
+    received: usize,
+    last_head: usize,
     pause: Option<Pin<Box<Sleep>>>,
     /// The number of pauses until the connection may send another part.
     pauses: u32,
@@ -167,7 +167,7 @@ impl Places {
 
 /// Where in the frames a connection is.
 #[derive(Debug)]
-enum At {
+enum Position {
     /// In the preface, of which so many bytes have come.
     Preface(usize),
     /// In the head of a frame, of which so many bytes have come.
@@ -182,7 +182,7 @@ enum At {
 
 /// What has come with a step through what was read.
 #[derive(Debug, PartialEq, Eq)]
-enum Come {
+enum Seen {
     Http2,
     /// The head of a frame, which is of a request or of the connection.
     Frame {
@@ -200,7 +200,7 @@ fn length(head: &[u8; HEAD]) -> usize {
     usize::try_from(u32::from_be_bytes([0, head[0], head[1], head[2]])).unwrap_or(usize::MAX)
 }
 
-impl Come {
+impl Seen {
     /// Returns the frame with this head and so many bytes that mean something.
     fn frame(head: &[u8; HEAD], bytes: usize) -> Self {
         let request = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & NUMBER;
@@ -208,15 +208,15 @@ impl Come {
     }
 }
 
-impl At {
+impl Position {
     /// Goes on by some of what was read, which is not empty. Returns by how many bytes, and what has come with them.
-    fn step(&mut self, read: &[u8]) -> (usize, Come) {
+    fn step(&mut self, read: &[u8]) -> (usize, Seen) {
         let first = read[0];
         let (passed, come) = match self {
-            Self::NoFrames => (read.len(), Come::Nothing),
+            Self::NoFrames => (read.len(), Seen::Nothing),
             Self::Preface(come) if PREFACE[*come] != first => {
                 *self = Self::NoFrames;
-                (read.len(), Come::Nothing)
+                (read.len(), Seen::Nothing)
             }
             Self::Preface(come) => {
                 *come += 1;
@@ -224,33 +224,33 @@ impl At {
                 if is_all {
                     *self = Self::Head([0; HEAD], 0);
                 }
-                (1, if is_all { Come::Http2 } else { Come::Nothing })
+                (1, if is_all { Seen::Http2 } else { Seen::Nothing })
             }
             Self::Head(head, come) => {
                 head[*come] = first;
                 *come += 1;
                 if *come < HEAD {
-                    return (1, Come::Nothing);
+                    return (1, Seen::Nothing);
                 }
                 if head[3] == DATA && head[4] & PADDED != 0 && length(head) > 0 {
                     *self = Self::Padding(*head);
-                    return (1, Come::Nothing);
+                    return (1, Seen::Nothing);
                 }
                 let bytes = length(head);
-                let frame = Come::frame(head, bytes);
+                let frame = Seen::frame(head, bytes);
                 *self = Self::Rest(bytes);
                 (1, frame)
             }
             Self::Padding(head) => {
                 let rest = length(head) - 1;
-                let frame = Come::frame(head, rest.saturating_sub(first.into()));
+                let frame = Seen::frame(head, rest.saturating_sub(first.into()));
                 *self = Self::Rest(rest);
                 (1, frame)
             }
             Self::Rest(bytes) => {
                 let come = read.len().min(*bytes);
                 *bytes -= come;
-                (come, Come::Nothing)
+                (come, Seen::Nothing)
             }
         };
         if let Self::Rest(0) = self {
@@ -264,19 +264,19 @@ impl Frames {
     /// Counts the frames of a connection, which needs one of the places if it is one of HTTP/2.
     pub(super) fn new(bodies: Bodies, places: Places) -> Self {
         Self {
-            at: At::Preface(0),
-            sent: At::Head([0; HEAD], 0),
+            incoming: Position::Preface(0),
+            outgoing: Position::Head([0; HEAD], 0),
             places,
             place: None,
             bodies,
             open: HashMap::new(),
             newest: 0,
-            come: 0,
-            most: 0,
-            kept: 0,
-            most_kept: 0,
-            bytes: 0,
-            last: 0,
+            counted: 0,
+            most_unread: 0,
+            heads_kept: 0,
+            most_heads: 0,
+            received: 0,
+            last_head: 0,
             pause: None,
             pauses: PAUSES,
         }
@@ -287,23 +287,23 @@ impl Frames {
     pub(super) fn pass(&mut self, read: &[u8]) -> io::Result<usize> {
         let mut passed = 0;
         while passed < read.len() {
-            let (bytes, come) = self.at.step(&read[passed..]);
+            let (bytes, come) = self.incoming.step(&read[passed..]);
             passed += bytes;
-            self.bytes = self.bytes.wrapping_add(bytes);
+            self.received = self.received.wrapping_add(bytes);
             match come {
-                Come::Http2 => self.take_place()?,
-                Come::Frame { kind: DATA, request, bytes, .. } => {
+                Seen::Http2 => self.take_place()?,
+                Seen::Frame { kind: DATA, request, bytes, .. } => {
                     // What is read of a request that its client has taken back counts for none.
-                    self.bodies.0.read.fetch_min(self.come, Ordering::Relaxed);
+                    self.bodies.0.read.fetch_min(self.counted, Ordering::Relaxed);
                     if let Some(of_request) = self.open.get_mut(&request) {
                         *of_request += counts(bytes);
-                        self.come += counts(bytes);
+                        self.counted += counts(bytes);
                     }
                     if !self.is_allowed() {
                         break;
                     }
                 }
-                Come::Frame { kind: HEADERS, flags, request, .. } => {
+                Seen::Frame { kind: HEADERS, flags, request, .. } => {
                     // What comes behind a body is not another request.
                     if request > self.newest {
                         self.newest = request;
@@ -313,9 +313,9 @@ impl Frames {
                     }
                     self.keep_head()?;
                 }
-                Come::Frame { kind: CONTINUATION, .. } => self.keep_head()?,
-                Come::Frame { kind: RST_STREAM, request, .. } => self.close(request),
-                Come::Frame { .. } | Come::Nothing => {}
+                Seen::Frame { kind: CONTINUATION, .. } => self.keep_head()?,
+                Seen::Frame { kind: RST_STREAM, request, .. } => self.close(request),
+                Seen::Frame { .. } | Seen::Nothing => {}
             }
         }
         Ok(passed)
@@ -324,9 +324,9 @@ impl Frames {
     /// Goes on by what was sent on the connection.
     pub(super) fn pass_sent(&mut self, mut sent: &[u8]) {
         while self.place.is_some() && !sent.is_empty() {
-            let (bytes, come) = self.sent.step(sent);
+            let (bytes, come) = self.outgoing.step(sent);
             sent = &sent[bytes..];
-            if let Come::Frame { kind, flags, request, .. } = come {
+            if let Seen::Frame { kind, flags, request, .. } = come {
                 let is_last = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
                 if is_last || kind == RST_STREAM {
                     self.close(request);
@@ -339,7 +339,7 @@ impl Frames {
     /// with the request.
     fn close(&mut self, request: u32) {
         let come = self.open.remove(&request).unwrap_or_default();
-        self.come -= come;
+        self.counted -= come;
         let all_read = |read: usize| Some(read.saturating_sub(come));
         let _ = self.bodies.0.read.fetch_update(Ordering::Relaxed, Ordering::Relaxed, all_read);
     }
@@ -351,23 +351,23 @@ impl Frames {
             return Err(io::Error::other("there are too many connections of HTTP/2"));
         };
         let taken = all - free.available_permits();
-        self.most = (PARTS * WITH_ALL / taken).clamp(LEAST_PARTS, PARTS);
-        self.most_kept = (HEADS * WITH_ALL / taken).clamp(LEAST_HEADS, HEADS);
+        self.most_unread = (PARTS * WITH_ALL / taken).clamp(LEAST_PARTS, PARTS);
+        self.most_heads = (HEADS * WITH_ALL / taken).clamp(LEAST_HEADS, HEADS);
         self.place = Some(place);
         Ok(())
     }
 
     /// Notes that a head may keep the buffer in which it begins.
     fn keep_head(&mut self) -> io::Result<()> {
-        if self.kept > 0 && self.bytes.wrapping_sub(self.last) < BUFFER {
+        if self.heads_kept > 0 && self.received.wrapping_sub(self.last_head) < BUFFER {
             return Ok(());
         }
-        self.last = self.bytes;
-        self.kept += 1;
-        if self.kept > self.most_kept {
+        self.last_head = self.received;
+        self.heads_kept += 1;
+        if self.heads_kept > self.most_heads {
             self.bodies.0.is_old.notify_one();
         }
-        if self.kept > HUNG_UP * self.most_kept {
+        if self.heads_kept > HUNG_UP * self.most_heads {
             return Err(io::Error::other("the client goes on sending requests on an old connection"));
         }
         Ok(())
@@ -379,13 +379,13 @@ impl Frames {
     }
 
     fn is_allowed(&self) -> bool {
-        self.come <= self.most + self.bodies.0.read.load(Ordering::Relaxed)
+        self.counted <= self.most_unread + self.bodies.0.read.load(Ordering::Relaxed)
     }
 
     /// Waits until the connection may be read.
     pub(super) fn poll_allowed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while !self.is_allowed() {
-            self.bodies.0.waits.register(context.waker());
+            self.bodies.0.waker.register(context.waker());
             if self.is_allowed() {
                 break;
             }
@@ -396,11 +396,11 @@ impl Frames {
             if self.bodies.0.waiting.load(Ordering::Relaxed) == 0 {
                 self.bodies.0.read.store(0, Ordering::Relaxed);
                 self.open.values_mut().for_each(|come| *come = 0);
-                self.come = 0;
+                self.counted = 0;
             } else if self.pauses == 0 {
                 self.pauses = PAUSES;
-                let unread = self.come - self.bodies.0.read.load(Ordering::Relaxed).min(self.come);
-                self.bodies.0.read.fetch_add(unread.saturating_sub(self.most), Ordering::Relaxed);
+                let unread = self.counted - self.bodies.0.read.load(Ordering::Relaxed).min(self.counted);
+                self.bodies.0.read.fetch_add(unread.saturating_sub(self.most_unread), Ordering::Relaxed);
             }
         }
         self.pause = None;
@@ -441,17 +441,17 @@ mod tests {
         ) {
             let sent = frames.iter().flat_map(|&(kind, bytes)| frame(kind, bytes));
             let sent: Vec<_> = PREFACE.iter().copied().chain(sent).collect();
-            let mut at = At::Preface(0);
+            let mut position = Position::Preface(0);
             let mut come = Vec::new();
             for mut piece in sent.chunks(piece) {
                 while !piece.is_empty() {
-                    let (passed, next) = at.step(piece);
+                    let (passed, next) = position.step(piece);
                     piece = &piece[passed..];
-                    come.extend(Some(next).filter(|next| *next != Come::Nothing));
+                    come.extend(Some(next).filter(|next| *next != Seen::Nothing));
                 }
             }
-            let expected = frames.iter().map(|&(kind, bytes)| Come::Frame { kind, flags: 0, request: 1, bytes });
-            prop_assert_eq!(come, [Come::Http2].into_iter().chain(expected).collect::<Vec<_>>());
+            let expected = frames.iter().map(|&(kind, bytes)| Seen::Frame { kind, flags: 0, request: 1, bytes });
+            prop_assert_eq!(come, [Seen::Http2].into_iter().chain(expected).collect::<Vec<_>>());
         }
     }
 
@@ -460,7 +460,7 @@ mod tests {
         let mut frames = Frames::new(Bodies::default(), Places::new(0));
         let head = b"PRI * HTTP/1.1\r\n\r\n";
         assert_eq!(frames.pass(head).expect("HTTP/1.1"), head.len());
-        assert!(matches!(frames.at, At::NoFrames));
+        assert!(matches!(frames.incoming, Position::NoFrames));
     }
 
     #[test]
@@ -561,7 +561,7 @@ mod tests {
         for _ in 0..PARTS {
             assert_eq!(frames.pass(&padded).expect("it is allowed"), padded.len());
         }
-        assert_eq!(frames.come, PARTS);
+        assert_eq!(frames.counted, PARTS);
         assert_eq!(frames.pass(&padded).expect("a part"), HEAD + 1, "there is one too many");
         (0..=PARTS).for_each(|_| waits.part_is_read(SMALL));
         assert_eq!(frames.pass(&padded[HEAD + 1..]).expect("the rest"), padded.len() - HEAD - 1);

@@ -127,6 +127,11 @@ pub fn no_memory() -> Failure {
     with_meaning(own(Kind::Overloaded, "Gleaner has no memory left for the answer."))
 }
 
+/// Returns the failure of a send for which the database or memory is too busy.
+pub fn too_busy() -> Failure {
+    with_meaning(own(Kind::Overloaded, "Gleaner could not read what the send needs."))
+}
+
 /// Returns the failure of a stream that ended before the answer did.
 pub fn cut_stream() -> Failure {
     with_meaning(own(Kind::CutStream, "The answer was interrupted."))

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -10,7 +10,7 @@ use futures_util::stream;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -18,6 +18,7 @@ use super::sends::{address, stored};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::reply::Created;
+use crate::messages::failure::too_busy;
 use crate::messages::in_flight::Flight;
 use crate::messages::perform::{Listener, Performed, Progress, Script};
 use crate::messages::prediction::{self, Asked};
@@ -27,14 +28,14 @@ use crate::messages::store::Plan;
 use crate::messages::{CancelReason, Event, NewSend, Pair, SendError, State, store};
 use crate::messages::{candidates, payload};
 use crate::privacy::capture::Capture;
+use crate::projects::Tenant;
 use crate::sharing::{Entry, Place, while_wanted};
 use crate::state::App;
 use crate::types::FreeForm;
 use crate::writing::Writing;
 
-/// For how long the server tries to read what a send needs. After a minute, any server would end the send, because nobody performs
-/// it.
-const PLANNING: Duration = Duration::from_secs(40);
+/// For how long the server tries to read what a send needs.
+const PLANNING: Duration = Duration::from_secs(8);
 /// The pause before what a send needs is read again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -99,29 +100,30 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     // What is asked again may be kept no longer.
     let user = user.or_else(|| again?.user_text);
     let memory = writing.memory().clone();
-    let script = async move { Ok(Script::of(plan(&app, &project, id, &memory).await?, system, user)) };
+    let tenant = Arc::clone(&writing.caller.tenant);
+    let script = async move { Ok(Script::of(plan(&app, &tenant, id, &memory).await?, system, user)) };
     perform(&writing, id, script, Some(flight), place, streams).await
 }
 
-/// Reads what is needed to perform a send that has just been stored. Nobody would perform it if the first error were the last,
-/// and whoever asks again gets what is stored.
-async fn plan(app: &App, project: &Arc<str>, id: Uuid, memory: &Memory) -> Result<Plan> {
-    const LATE: Error = Error::Unavailable(
-        "the send cannot be performed, because the database does not answer; send it again with another id",
-    );
+/// Reads what is needed to perform a send that has just been stored. If that fails for long, the send ends, because whoever asks
+/// again gets what is stored, and would wait for somebody to perform it.
+async fn plan(app: &App, tenant: &Arc<Tenant>, id: Uuid, memory: &Memory) -> Result<Plan> {
+    let until = Instant::now() + PLANNING;
     let read = async || {
-        let _reading = app.place_at_reading(project).await?;
-        store::plan(&mut *app.db.acquire().await?, project, id, memory).await
+        let _reading = app.place_at_reading(&tenant.name).await?;
+        store::plan(&mut *app.db.acquire().await?, &tenant.name, id, memory).await
     };
-    let planned = async {
-        loop {
-            match read().await {
-                Err(error) if error.is_transient() => sleep(PAUSE).await,
-                read => return read?.ok_or(Error::NotFound("send")),
+    loop {
+        match read().await {
+            Err(error) if !error.is_transient() => return Err(error),
+            Err(error) if Instant::now() > until => {
+                app.writer.write(tenant, Event::failed(id, too_busy(), 0), memory).await?;
+                return Err(error);
             }
+            Err(_) => sleep(PAUSE).await,
+            Ok(plan) => return plan.ok_or(Error::NotFound("send")),
         }
-    };
-    timeout(PLANNING, planned).await.unwrap_or(Err(LATE))
+    }
 }
 
 /// Returns the pair that a send asks again, as it is before it is replaced. Its message is needed if the send has none.

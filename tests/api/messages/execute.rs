@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::support::program::Settings;
 use crate::support::provider::{self, Asked};
-use crate::support::{Service, assert_whole, column, eventually, request, with};
+use crate::support::{Answer, Service, assert_whole, column, eventually, request, with};
 
 /// A pair of so many tokens.
 async fn pairs(service: &Service, sizes: &[usize]) -> Vec<String> {
@@ -321,23 +321,43 @@ async fn a_send_of_a_server_that_died_is_interrupted_by_any_other() {
     assert_eq!(service.get(&format!("/v1/sends/{id}")).await.expect(200)["error"]["kind"], "interrupted");
 }
 
-#[tokio::test]
-async fn a_send_that_is_stored_is_performed_when_the_database_can_be_read_again() {
-    let (service, asked) = provider::service().await;
+/// Sends while nothing can be read once the send is stored, for so long. Returns the answer.
+async fn stored_unread(service: &Service, asked: &Asked, unread: Duration) -> Answer {
     let locked = service.holding("lock table sends in exclusive mode").await;
-    let nothing_more = json!({});
-    let mut sent = pin!(performed(&service, "m", &nothing_more));
+    let body = send("m", &json!({"id": Uuid::from_u128(1)}));
+    let mut sent = pin!(service.post("/v1/sends", &body));
     tokio::select! {
         () = service.blocked(1) => {}
-        sent = &mut sent => panic!("it is not stored yet: {sent}"),
+        sent = &mut sent => panic!("it is not stored yet: {}", sent.text()),
     }
     let places = service.holding_back_reads().await;
     locked.commit().await.expect("ends");
-    // A request waits five seconds for a place.
-    timeout(Duration::from_secs(7), &mut sent).await.expect_err("it cannot be performed yet");
+    let early = timeout(unread, &mut sent).await;
     assert_eq!(asked.calls(), 0);
     drop(places);
-    assert_eq!(sent.await["state"], "complete");
+    match early {
+        Ok(answer) => answer,
+        Err(_) => sent.await,
+    }
+}
+
+#[tokio::test]
+async fn a_send_that_is_stored_is_performed_when_the_database_can_be_read_again() {
+    let (service, asked) = provider::service().await;
+    // A request waits five seconds for a place.
+    let sent = stored_unread(&service, &asked, Duration::from_secs(7)).await.expect(201);
+    assert_eq!(sent["state"], "complete");
+}
+
+#[tokio::test]
+async fn a_send_that_is_stored_and_cannot_be_read_for_long_ends() {
+    let (service, asked) = provider::service().await;
+    stored_unread(&service, &asked, Duration::from_mins(1)).await.refused(503, &[]);
+    let again = send("m", &json!({"id": Uuid::from_u128(1)}));
+    let ended = service.post("/v1/sends", &again).await.expect(200);
+    assert_eq!((&ended["state"], &ended["error"]["kind"]), (&json!("error"), &json!("overloaded")));
+    assert_eq!(ended["error"]["message"], "Gleaner could not read what the send needs.");
+    assert_eq!(asked.calls(), 0);
 }
 
 #[tokio::test]
