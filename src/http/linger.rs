@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::frames::{Bodies, Frames, NO_PLACE, Waits};
+use super::http2_limits::{Bodies, Frames, NO_PLACE, Waits};
 
 /// How long a client may send nothing until its connection is closed.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -241,7 +241,8 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
     use tokio::time::Instant;
 
-    use super::super::frames::Places;
+    use super::super::frames::PREFACE;
+    use super::super::http2_limits::Places;
     use super::*;
 
     fn frames() -> Frames {
@@ -274,6 +275,20 @@ mod tests {
         let begun = Instant::now();
         linger(server, Duration::MAX).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_http_2_without_a_place_is_told_so() {
+        let (mut client, server) = tokio::io::duplex(PIECE);
+        client.write_all(PREFACE).await.expect("there is room");
+        let frames = Frames::new(Bodies::default(), Places::new(0));
+        let (mut stream, from) = Lingering::new(server, frames);
+        stream.read(&mut [0; PREFACE.len()]).await.expect_err("it is hung up on");
+        let mut told = [0; NO_PLACE.len()];
+        client.read_exact(&mut told).await.expect("what it is told");
+        assert_eq!(told, NO_PLACE);
+        drop(stream);
+        from.await.expect("what it still sends is read");
     }
 
     #[tokio::test]

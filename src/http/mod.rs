@@ -6,6 +6,7 @@ pub mod check;
 pub mod clean;
 pub mod end_line;
 mod frames;
+mod http2_limits;
 pub mod idempotency;
 pub mod json;
 pub mod line;

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
-use super::frames::{Bodies, Frames, Places};
+use super::http2_limits::{Bodies, Frames, Places};
 use super::linger::{Lingering, Unread, linger};
 use crate::error::{Error, Refused};
 
