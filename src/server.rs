@@ -80,7 +80,7 @@ impl Default for Settings {
             connections: 16,
             exports: places::Limits::default(),
             defaults: Defaults::default(),
-            body_memory: 256,
+            body_memory: 192,
             most_connections: 1024,
             providers: Arc::default(),
             calls: 256,

@@ -3,10 +3,10 @@
 //!
 //! Records are erased in small batches, each in its own transaction. The size of a batch adapts to how long the last
 //! one of its project and domain took, and the pause after a batch is several times as long as the batch, so that erasing never
-//! takes most of the time. Projects take turns, also those of which records expire while many of another one are erased. What was
-//! learned from searches keeps its weight.
+//! takes most of the time. Projects take turns: half of the time is for those of which more records have expired than one batch has,
+//! and the other half for looking at the rest. What was learned from searches keeps its weight.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::telemetry::EXPIRED;
 use crate::types::Timestamp;
 
-/// The pause between two passes over all projects. A pass that takes longer looks for all of them again.
+/// The minimum time from the beginning of one pass over all projects to that of the next one.
 const PASS: TimeDelta = TimeDelta::minutes(1);
 /// The length of the pause after a batch, as a multiple of the batch's duration.
 const REST: u32 = 4;
@@ -39,13 +39,18 @@ const PIECE_TIME: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 pub struct Retention {
     db: PgPool,
     keyring: Arc<Keyring>,
-    /// What is left of the current pass.
-    left: BTreeMap<(String, Domain), Progress>,
-    /// When projects were last looked for.
-    looked: Option<Timestamp>,
-    /// The number of batches so far.
-    batches: u64,
+    /// When the current pass began.
+    begun: Option<Timestamp>,
+    /// Of whose records no batch has been erased in the current pass.
+    ahead: VecDeque<Records>,
+    /// Of whose records there may be more than the batches that were erased.
+    more: BTreeMap<Records, Progress>,
+    /// How long the first batches of this pass have taken, and how long further ones.
+    taken: (Duration, Duration),
 }
+
+/// The records of a project in a domain.
+type Records = (String, Domain);
 
 /// How far the erasing of a project's records of a domain is.
 #[derive(Debug, Clone, Copy)]
@@ -53,9 +58,6 @@ struct Progress {
     /// How long the batches have taken. Whoever has taken the least time is next, so that batches which take long delay mostly
     /// themselves.
     taken: Duration,
-    /// The number of batches before the last one of these records, or before they became part of the pass. Of those that have taken
-    /// equally little time, the ones that have waited longest are next.
-    since: u64,
     /// The number of records of the next batch.
     most: i64,
 }
@@ -64,39 +66,54 @@ impl Retention {
     /// Makes the work for this database.
     #[must_use]
     pub fn new(db: &PgPool, keyring: Arc<Keyring>) -> Self {
-        Self { db: db.clone(), keyring, left: BTreeMap::new(), looked: None, batches: 0 }
+        Self {
+            db: db.clone(),
+            keyring,
+            begun: None,
+            ahead: VecDeque::new(),
+            more: BTreeMap::new(),
+            taken: Default::default(),
+        }
     }
 
-    /// Erases one batch of the current pass over all projects. Projects that have none left in it are part of it again after
-    /// a minute. Returns whether the pass goes on.
+    /// Erases one batch. A pass over all projects begins when the one before has looked at all of them, a minute after that began.
+    /// Returns whether there may be more to erase before the next pass.
     pub async fn piece(&mut self, now: Timestamp) -> Result<bool> {
-        let looked = self.looked.filter(|looked| (now.0 - looked.0).abs() < PASS);
-        if self.left.is_empty() || looked.is_none() {
-            let taken = self.left.values().map(|progress| progress.taken).min().unwrap_or_default();
+        let lasts = self.begun.is_some_and(|begun| (now.0 - begun.0).abs() < PASS);
+        if self.ahead.is_empty() && (self.more.is_empty() || !lasts) {
             for project in projects(&self.db).await? {
-                for domain in Domain::ALL {
-                    let new = Progress { taken, since: self.batches, most: FIRST };
-                    self.left.entry((project.clone(), domain)).or_insert(new);
-                }
+                let records = Domain::ALL.map(|domain| (project.clone(), domain));
+                self.ahead.extend(records.into_iter().filter(|records| !self.more.contains_key(records)));
             }
-            self.looked = Some(now);
+            self.begun = Some(now);
+            self.taken = Default::default();
         }
-        self.batches += 1;
-        let next = self.left.iter().min_by_key(|(_, progress)| (progress.taken, progress.since));
-        if let Some(((project, domain), progress)) = next {
-            let (of, mut progress) = ((project.clone(), *domain), *progress);
+        let least = self.more.iter().min_by_key(|(_, progress)| progress.taken);
+        let least = least.map(|(records, progress)| (records.clone(), *progress));
+        let (first, further) = self.taken;
+        let next = match least {
+            Some(next) if self.ahead.is_empty() || further < first => Some(next),
+            least => self.ahead.pop_front().map(|records| {
+                // Whoever is new has its turns as those do that have waited longest.
+                let taken = least.map_or(Duration::ZERO, |(_, progress)| progress.taken);
+                (records, Progress { taken, most: FIRST })
+            }),
+        };
+        if let Some((records, mut progress)) = next {
+            let is_first = !self.more.contains_key(&records);
             let begun = Instant::now();
-            let has_more = self.erase(&of.0, of.1, &mut progress.most, now).await;
-            progress.taken += begun.elapsed();
-            progress.since = self.batches;
+            let has_more = self.erase(&records.0, records.1, &mut progress.most, now).await;
+            let took = begun.elapsed();
+            progress.taken += took;
+            *(if is_first { &mut self.taken.0 } else { &mut self.taken.1 }) += took;
             if has_more.as_ref().is_ok_and(|has_more| *has_more) {
-                self.left.insert(of, progress);
+                self.more.insert(records, progress);
             } else {
-                self.left.remove(&of);
+                self.more.remove(&records);
             }
             has_more?;
         }
-        Ok(!self.left.is_empty())
+        Ok(!self.ahead.is_empty() || !self.more.is_empty())
     }
 
     /// Erases one batch of a project's expired records. Returns whether there may be more.

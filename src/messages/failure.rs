@@ -132,6 +132,11 @@ pub fn too_busy() -> Failure {
     with_meaning(own(Kind::Overloaded, "Gleaner could not read what the send needs."))
 }
 
+/// Returns the failure of a send that needs more than one request may have.
+pub fn too_large() -> Failure {
+    with_meaning(own(Kind::RequestTooLarge, "What the send needs is too large."))
+}
+
 /// Returns the failure of a stream that ended before the answer did.
 pub fn cut_stream() -> Failure {
     with_meaning(own(Kind::CutStream, "The answer was interrupted."))

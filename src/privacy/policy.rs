@@ -19,6 +19,9 @@ use super::kept::Kept;
 use super::redact::{GroupName, Redaction, Redactor, Texts};
 use crate::domain::{Domain, Event};
 
+/// The number of bytes of texts after which the other requests of a thread should not wait for the rules any longer.
+const LONG: usize = 16 << 10;
+
 /// A posted value that can be reduced to what is not text.
 pub trait Private: Sized {
     /// The domain whose capture setting applies to the value.
@@ -89,16 +92,18 @@ impl Policy {
         Some(Kept::new(value, redaction.spans()))
     }
 
-    /// Returns whether other requests should not wait while the rules are applied to the texts that `show` shows, because
-    /// the texts are long, or because the project has expressions of its own, of which nobody knows how long they take. It
-    /// changes nothing.
-    pub fn may_take_long(&self, show: impl FnOnce(&mut Redaction<'_>)) -> bool {
-        if self.redactor.has_custom() {
-            return true;
-        }
+    /// Returns the number of bytes of the texts that `show` shows, which are not changed.
+    pub fn length(&self, show: impl FnOnce(&mut Redaction<'_>)) -> usize {
         let mut counting = Redaction::counting(&self.redactor, &self.key);
         show(&mut counting);
-        counting.is_long()
+        counting.counted()
+    }
+
+    /// Returns whether other requests should not wait while the rules are applied to texts of so many bytes, because they are
+    /// long, or because the project has expressions of its own, of which nobody knows how long they take.
+    #[must_use]
+    pub fn may_take_long(&self, bytes: usize) -> bool {
+        bytes > LONG || self.redactor.has_custom()
     }
 
     /// Gives the project's own expressions their spare time again.

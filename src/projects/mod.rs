@@ -23,7 +23,7 @@ use crate::privacy::kept::Kept;
 use crate::privacy::policy::{ByDomain, Choice, Policy, Private};
 use crate::privacy::redact::{GroupName, RedactRules, Redaction, Texts};
 use crate::searches::settings::{Rules, SearchSettings};
-use crate::sharing::apart;
+use crate::sharing::apart_with;
 use crate::types::Timestamp;
 
 /// A project's settings. A setting that this version does not support is rejected, so that no privacy setting is
@@ -219,11 +219,12 @@ impl Tenant {
         T: Send + 'static,
         R: Send + 'static,
     {
-        if !self.policy.may_take_long(|redaction| show(&mut value, redaction)) {
+        let bytes = self.policy.length(|redaction| show(&mut value, redaction));
+        if !self.policy.may_take_long(bytes) {
             return policy(&self.policy, value);
         }
         let tenant = Arc::clone(self);
-        apart(&self.name, move || policy(&tenant.policy, value)).await
+        apart_with(&self.name, bytes, move || policy(&tenant.policy, value)).await
     }
 }
 

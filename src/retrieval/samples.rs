@@ -8,11 +8,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::sample::{Sample, count};
@@ -20,7 +20,7 @@ use super::{Corpus, Scope};
 use crate::db::silence::LongestStatement;
 use crate::error::{Error, Result};
 use crate::http::memory::{Budget, Memory};
-use crate::sharing::{Place, Shares};
+use crate::sharing::{Place, Shares, apart, joined};
 
 /// The number of rows, in the order of the corpus, that are counted and sampled while a search waits. A larger scope
 /// is read completely in the background.
@@ -54,7 +54,7 @@ pub struct Samples {
     memory: Budget,
     searches: Shares,
     /// The place of the search with a large ranking.
-    large: Arc<Semaphore>,
+    large: Shares,
 }
 
 /// A search, from before its candidates are read until they are ranked.
@@ -63,8 +63,8 @@ pub struct Search {
     memory: Memory,
     /// The number of bytes that the ranking takes.
     bytes: AtomicUsize,
-    large: Arc<Semaphore>,
-    largest: OnceLock<OwnedSemaphorePermit>,
+    large: Shares,
+    project: Arc<str>,
     _place: Place,
 }
 
@@ -77,16 +77,25 @@ impl Search {
         self.memory.hold_late(bytes.min(LARGE) / 2, PATIENCE).await
     }
 
-    /// Waits until the texts of the candidates may be ranked by their trigrams, which takes more memory than is held if they are
-    /// large. They are to be ranked next, because others may wait behind this search then: nothing else is read before.
-    pub async fn rank_next(&self) -> Result<()> {
-        if self.bytes.load(Ordering::Relaxed) <= LARGE {
-            return Ok(());
+    /// Ranks the texts of the candidates by their trigrams, which takes more memory than is held if they are large. Others may wait
+    /// behind such a ranking, so that this one does not wait for a thread of its project any more when it is its turn.
+    pub async fn rank<T: Send + 'static>(self, ranking: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let project = Arc::clone(&self.project);
+        let is_large = self.bytes.load(Ordering::Relaxed) > LARGE;
+        let large = self.large.clone();
+        let rank = move || {
+            let _search = self;
+            ranking()
+        };
+        if !is_large {
+            return Ok(apart(&project, rank).await);
         }
-        let place = timeout(PATIENCE, Arc::clone(&self.large).acquire_owned()).await;
-        let place = place.map_err(|_| BUSY)?.expect("it is never closed");
-        self.largest.set(place).expect("a search ranks once");
-        Ok(())
+        let place = timeout(PATIENCE, large.take(&project, 1)).await.map_err(|_| BUSY)?;
+        let rank = move || {
+            let _place = place;
+            rank()
+        };
+        Ok(joined(spawn_blocking(rank)).await)
     }
 }
 
@@ -122,7 +131,7 @@ impl Samples {
     #[must_use]
     pub fn new(longest: LongestStatement, memory: Budget) -> Self {
         let searches = Shares::with_total(SEARCHES.0, SEARCHES.1);
-        let large = Arc::new(Semaphore::new(1));
+        let large = Shares::with_total(1, 1);
         Self { known: Mutex::default(), longest, memory, searches, large }
     }
 
@@ -132,8 +141,8 @@ impl Samples {
         Ok(Search {
             memory: Memory::of_project(&self.memory, project),
             bytes: AtomicUsize::default(),
-            large: Arc::clone(&self.large),
-            largest: OnceLock::new(),
+            large: self.large.clone(),
+            project: Arc::clone(project),
             _place: place,
         })
     }

@@ -8,6 +8,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Shares;
 
+/// The number of bytes beyond which work is large.
+const LARGE: usize = 1 << 20;
+
+/// The places of large work, because together it takes much memory.
+static LARGE_THREADS: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(1, 3));
+
 /// The places of work that runs on threads of its own, eight for a project. There are few, because each thread has a stack
 /// and memory of its own. There are more than processors, so that short work need not wait for long work.
 static THREADS: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(8, 16));
@@ -15,7 +21,17 @@ static THREADS: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(8, 16));
 /// Runs work of a project that takes milliseconds of processor time on a thread that serves no requests. It waits until a
 /// thread is free. Work that has begun ends even if nobody waits for it any longer.
 pub async fn apart<T: Send + 'static>(project: &Arc<str>, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let place = THREADS.take(project, 1).await;
+    apart_with(project, 0, work).await
+}
+
+/// Runs work as [`apart`] does that takes some memory for each of so many bytes.
+pub async fn apart_with<T: Send + 'static>(
+    project: &Arc<str>,
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let large = if bytes > LARGE { Some(LARGE_THREADS.take(project, 1).await) } else { None };
+    let place = (THREADS.take(project, 1).await, large);
     joined(spawn_blocking(move || {
         let _place = place;
         work()

@@ -21,7 +21,6 @@ use crate::http::memory::Memory;
 use crate::http::{Check, Checks};
 use crate::retrieval::rank::bytes_ranked;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
-use crate::sharing::apart;
 use rank::{Solved, rank};
 
 /// The intent for which examples are requested.
@@ -131,14 +130,12 @@ pub async fn find(
     let logs: Vec<Log> = Candidates { db, samples, corpus: &LOGS, search: &search }
         .find(&scope, &intent, |query| query.bind(model_used.map(str::to_owned)).bind(exclude_id))
         .await?;
-    search.rank_next().await?;
     let ranking = move || {
-        let _search = search;
         let solved: Vec<_> = logs.iter().map(Log::solved).collect();
         let ranked = rank(&intent, &solved, limit, least);
         ranked.into_iter().map(|(place, similarity)| (logs[place].id, similarity)).collect::<Vec<_>>()
     };
-    let ranked = apart(project, ranking).await;
+    let ranked = search.rank(ranking).await?;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
     let query = sqlx::query(SQL).bind(&**project).bind(ids);
     let (examples, _): (Vec<Example>, _) = rows::some(query.fetch(db), limit, memory).await?;

@@ -18,7 +18,6 @@ use super::sends::{address, stored};
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::reply::Created;
-use crate::messages::failure::too_busy;
 use crate::messages::in_flight::Flight;
 use crate::messages::perform::{Listener, Performed, Progress, Script};
 use crate::messages::prediction::{self, Asked};
@@ -26,7 +25,7 @@ use crate::messages::refusals::expect_failed;
 use crate::messages::rules::estimate::Length;
 use crate::messages::store::Plan;
 use crate::messages::{CancelReason, Event, NewSend, Pair, SendError, State, store};
-use crate::messages::{candidates, payload};
+use crate::messages::{candidates, failure, payload};
 use crate::privacy::capture::Capture;
 use crate::projects::Tenant;
 use crate::sharing::{Entry, Place, while_wanted};
@@ -105,8 +104,8 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
     perform(&writing, id, script, Some(flight), place, streams).await
 }
 
-/// Reads what is needed to perform a send that has just been stored. If that fails for long, the send ends, because whoever asks
-/// again gets what is stored, and would wait for somebody to perform it.
+/// Reads what is needed to perform a send that has just been stored. If that fails, also when it is tried again, the send ends,
+/// because whoever asks again gets what is stored, and would wait for somebody to perform it.
 async fn plan(app: &App, tenant: &Arc<Tenant>, id: Uuid, memory: &Memory) -> Result<Plan> {
     let until = Instant::now() + PLANNING;
     let read = async || {
@@ -115,13 +114,17 @@ async fn plan(app: &App, tenant: &Arc<Tenant>, id: Uuid, memory: &Memory) -> Res
     };
     loop {
         match read().await {
-            Err(error) if !error.is_transient() => return Err(error),
-            Err(error) if Instant::now() > until => {
-                app.writer.write(tenant, Event::failed(id, too_busy(), 0), memory).await?;
+            Ok(plan) => return plan.ok_or(Error::NotFound("send")),
+            Err(error) if error.is_transient() && Instant::now() < until => sleep(PAUSE).await,
+            Err(error) => {
+                let failure = if matches!(error, Error::TooLarge(_)) {
+                    failure::too_large()
+                } else {
+                    failure::too_busy()
+                };
+                app.writer.write(tenant, Event::failed(id, failure, 0), memory).await?;
                 return Err(error);
             }
-            Err(_) => sleep(PAUSE).await,
-            Ok(plan) => return plan.ok_or(Error::NotFound("send")),
         }
     }
 }
@@ -229,7 +232,8 @@ enum Told<F> {
     All,
 }
 
-/// Returns the progress as server-sent events. The last one is sent after the commit.
+/// Returns the progress as server-sent events. The last one is sent after the commit. If the send cannot be read then, it has only
+/// what is known of it, because whoever is told of a failure performs the send again, and pays twice.
 fn events(
     app: App,
     project: Arc<str>,
@@ -241,12 +245,19 @@ fn events(
 ) -> Response {
     let send = async move {
         let performed = ended.await?;
-        Ok(if keeps {
+        let read = async {
             let _place = app.place_at_reading(&project).await?;
-            json!(app.longest_statement.while_heard(stored(&app, &project, id, &memory)).await??)
-        } else {
-            json!(Unkept::from(performed))
-        })
+            app.longest_statement.while_heard(stored(&app, &project, id, &memory)).await?
+        };
+        if !keeps {
+            return Ok(json!(Unkept::from(performed)));
+        }
+        if let Ok(send) = read.await {
+            return Ok(json!(send));
+        }
+        let mut known = json!(Unkept::from(performed));
+        known["id"] = json!(id);
+        Ok(known)
     };
     let last = async move {
         match send.await {

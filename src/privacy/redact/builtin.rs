@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::pattern::{Pattern, always};
-use super::{Span, colors, secrets};
+use super::{MOST_SPANS, Span, colors, secrets, tables};
 
 /// The name of the built-in rule of passwords, keys and tokens.
 pub(super) const SECRETS: &str = "secrets";
@@ -91,7 +91,7 @@ impl Chosen {
             || RULES.hits(text).any(|(_, owner)| is_chosen(RULES.anchored.get(owner)))
     }
 
-    /// Returns what is found in a text.
+    /// Returns what is found in a text. If there is very much, the whole of it is one span.
     pub(super) fn search(self, text: &str) -> Found {
         let mut found = Found::default();
         // How far each pattern has searched.
@@ -111,6 +111,10 @@ impl Chosen {
                 continue;
             }
             let end = pattern.collect(text, start, &mut found.spans);
+            if found.spans.len() > MOST_SPANS {
+                found.spans = vec![Span { start: 0, end: text.len(), rule: pattern.rule }];
+                return found;
+            }
             match known {
                 Some(known) => looked[known].1 = end,
                 None => looked.push((owner, end)),
@@ -118,8 +122,20 @@ impl Chosen {
         }
         for other in RULES.others.iter().filter(|other| self.has(other)) {
             other.collect(text, 0, &mut found.spans);
+            if found.spans.len() > MOST_SPANS {
+                found.spans = vec![Span { start: 0, end: text.len(), rule: other.rule }];
+            }
         }
         found
+    }
+}
+
+impl Chosen {
+    /// Returns the secrets in the tables of a text.
+    pub(super) fn search_tables(self, text: &str) -> Vec<Span> {
+        let rule = 0;
+        let found = if self.0[rule] { tables::printed(text) } else { Vec::new() };
+        found.into_iter().map(|found| Span { start: found.start, end: found.end, rule }).collect()
     }
 }
 
@@ -129,8 +145,8 @@ fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
         SECRETS => secrets::patterns(),
         "emails" => vec![Pattern::matches(
             &["@"],
-            r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b",
-            always,
+            r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b(?:$|[^(])",
+            is_mailbox,
         )],
         "ips" => [
             // IP addresses of version 4, also before a port.
@@ -162,8 +178,27 @@ fn home_paths() -> String {
     )
 }
 
-/// Returns whether a text is an address of another machine.
+/// Returns whether what looks like the address of a mailbox is none of an image at several scales, a unit of systemd, or a product of
+/// two matrices in Python.
+fn is_mailbox(text: &str) -> bool {
+    const NO_DOMAINS: [&str; 13] = [
+        "avif", "gif", "heic", "jpeg", "jpg", "pdf", "png", "scope", "service", "slice", "socket", "svg",
+        "webp",
+    ];
+    let domain = text.rsplit('@').next().unwrap_or_default();
+    let (first, last) = (domain.split('.').next(), domain.rsplit('.').next());
+    first != Some("self") && last.is_none_or(|last| !NO_DOMAINS.contains(&last))
+}
+
+/// Returns whether a text is an address of another machine. Of version 6, these are the ranges that are in use (IANA, "IPv6 Global
+/// Unicast" and RFC 6890), because paths and slices in code look like addresses, too.
 fn is_address(text: &str) -> bool {
-    let address = text.parse::<IpAddr>().map(|address| address.to_canonical());
-    address.is_ok_and(|address| !address.is_loopback() && !address.is_unspecified())
+    match text.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V4(address)) => !address.is_loopback() && !address.is_unspecified(),
+        Ok(IpAddr::V6(address)) => {
+            matches!(address.segments(), [0x2000..=0x3fff | 0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..]
+                | [0x64, 0xff9b, ..])
+        }
+        Err(_) => false,
+    }
 }

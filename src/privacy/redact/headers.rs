@@ -135,8 +135,8 @@ fn users(text: &str) -> Vec<Range<usize>> {
 /// What is before a part of a header, which may go on in the next line if that begins with a blank (RFC 9112, section 5.2).
 const GAP: &str = r"[ \t]*(?:\r?\n)?[ \t]+";
 
-/// What is in code between the scheme and its credentials, if they are two strings.
-const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`])?"#;
+/// What is in code between the scheme and its credentials if they are two strings, and what is around the latter in a text.
+const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`]|(?:%[sv]|\{\})\\*["'`](?:\.format\(|\s*,)\s*\\*["'`]|(?:\\*["'`]){1,3})?"#;
 
 /// Credentials in a header: a token68, or what servers that do not keep to the standard accept. A slash may be escaped.
 /// Those of Unleash may begin with a star for all projects.

@@ -24,12 +24,12 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
         r"\[[^\]\s\\]+\] ",
         // A commit, its author and time, and the number of a line, as `git blame` writes them.
         r"\^?[0-9a-f]{7,40}(?:[ \t]|\\+t)+(?:[^()\s\\]+ +)?(?:\([^()\n]*?(?: |\t|\\+t))?[0-9]+\) ?",
-        r"[<>] ",
+        r"[<>│┃] ",
         r"(?:#|//) ?",
     ];
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:(?:[ \t]|\\+t)*(?:{listed})){{0,2}}(?:[+~]|(?<old>-))?(?:[ \t]+[+~-] )?"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:(?:[ \t]|\\+t)*(?:{listed})){{0,2}}(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:[ \t]+[+~-] )?"
     ))
 });
 
@@ -82,6 +82,21 @@ fn listed(text: &str) -> Vec<Plain> {
         views.push(Plain::without(text, new));
     }
     views
+}
+
+/// Returns a text in which the strings of a language, such as those of JSON in a log, are lines of their own, and so are the lines
+/// that are escaped in them. Tables may be in strings, whose rows are lines.
+pub(super) fn strings(text: &str) -> Option<Plain> {
+    static SIGN: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(r#"(?<line>(?:\\+r)?\\+n|["'`])|(?<tab>\\+t)|\\+["'`]"#));
+    let instead = |found: Captures<'_>| {
+        let names = [("line", '\n'), ("tab", '\t')];
+        let sign =
+            names.into_iter().find(|(name, _)| found.name(name).is_some()).map_or('"', |(_, sign)| sign);
+        (found.get_match().range(), Some(sign))
+    };
+    let has_lines = text.contains(r"\n") && text.contains(['"', '\'', '`']);
+    has_lines.then(|| Plain::without(text, SIGN.captures_iter(text).take(MOST_LINES).map(instead)))
 }
 
 /// The number of bytes that stand before a line at most if the line before it begins in the same way.

@@ -98,6 +98,11 @@ impl Span {
         let Range { start, end } = plain.in_whole(self.start..self.end);
         Self { start, end, ..self }
     }
+
+    /// Returns whether this is the whole of a text.
+    fn is_whole(self, text: &str) -> bool {
+        self.start == 0 && self.end == text.len()
+    }
 }
 
 /// Puts spans in their order and apart from each other. One that begins within another one is replaced together with it.
@@ -202,6 +207,10 @@ impl Redactor {
         for plain in if spans_lines { lines::views(text) } else { Vec::new() } {
             let found = self.builtin.search(&plain.text).spans;
             spans.extend(found.into_iter().map(|span| span.in_whole(&plain)));
+        }
+        if let Some(strings) = lines::strings(text).filter(|_| spans_lines) {
+            let found = self.builtin.search_tables(&strings.text);
+            spans.extend(found.into_iter().map(|span| span.in_whole(&strings)));
         }
         (spans, has_colors)
     }

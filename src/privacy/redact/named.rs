@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::near_names::near;
-use super::other_forms::{is_in_arn, is_of_other_form, is_source, is_tag};
+use super::other_forms::{is_in_arn, is_of_checksum, is_of_other_form, is_source, is_tag};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
-use super::value_ends::{LONGEST, bare, content, quoted};
+use super::value_ends::{LONGEST, bare, beginning, content, quoted};
 
 /// Words before `key` in the names of secrets.
 pub(super) const KEY_WORDS: [&str; 40] = [
@@ -112,10 +112,10 @@ pub(super) fn anchors() -> Vec<&'static str> {
 }
 
 /// A name that is no secret's, although it looks like one.
-pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|recv|restore\
-    |row|sort|unique|verify|websocket)\
+pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|ignored|image|object|partition|primary|pub|public|recv|restore\
+    |row|sort|trusted|unique|verify|websocket)\
     [_-]?key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
-    |(?:credential|key|reset|token)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
+    |(?:credential|key|reset|token|user[_-]?secrets)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
     |url|version))";
 
 /// The ends of the names of secrets that may have anything behind them. These expressions have hardly any upper limits on
@@ -169,7 +169,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // What a program or a person says that a password is, at the end of the line.
         Pattern::matches(
             &["password"],
-            r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~]*?)(?:(?-u:\b)(?:is(?: now)?\s?:?|(?:changed|re?set|rotated) to)|->|→|(?:\.\s+new value)?:)(?:[ \t]+|(?:[ \t]*\r?\n){1,2}[ \t]*)([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
+            r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~]*?)(?:(?-u:\b)(?:is(?: now)?\s?:?|(?:changed|re?set|rotated) to)|->|→|(?:\.\s+new value)?:)(?:[ \t]+|(?:[ \t]*\r?\n){1,2}[ \t]*(?:(?:```|~~~)[a-z]*\r?\n)?)([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
             is_said,
         )
         .on_two_lines(),
@@ -206,7 +206,7 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -216,11 +216,13 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
             ),
             // Also as a block of YAML, a list, or a section of XML.
             bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|<<[-~]?[a-z_]+|-)\s+|<!\[cdata\[|<string>)?"),
+            // The beginning of a block of Markdown or HTML.
+            block = r"(?:```|~~~)[a-z]*\r?\n[ \t]*|<(?:pre|code)>\s*(?:<code>\s*)?",
             argument = format_args!(
                 r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|{QUOTE}?\)?\s*\.(?:unwrap_or(?:_else)?|or_?else(?:_?get)?|getorelse)\((?:\|_\||\(\)\s?->)?\s*\{{?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
             ),
             pair = format_args!(
-                r"{QUOTE}?\s*[,;]?(?:\s*[a-z_]+:[ \t]*[a-z_]+[ \t]*\r?\n){{0,2}}\s*{QUOTE}?\b(?:(?:[a-z]+:|parameter)?value|content){QUOTE}?\s*[:=]"
+                r"{QUOTE}?(?:\s*->\s*null)?\s*[,;]?(?:\s*[a-z_]+:[ \t]*[a-z_]+[ \t]*\r?\n){{0,2}}\s*(?:[~+-]\s+)?{QUOTE}?\b(?:(?:[a-z]+:|parameter)?value|content){QUOTE}?\s*[:=]"
             ),
             element = format_args!(
                 r"(?:{QUOTE}?(?:>|\\+u003e|&gt;)(?:\s*<value>)?|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"
@@ -246,17 +248,20 @@ fn values(text: &str) -> Vec<Range<usize>> {
             let before = &text[..name.start()];
             // A path in code has two colons.
             let is_path = name.as_str().ends_with(':') && text[at..].starts_with(':');
-            let is_other =
-                found.name("other").is_some() || is_in_arn(before) || is_source(before, name.as_str());
+            let is_other = found.name("other").is_some()
+                || is_in_arn(before)
+                || is_source(before, name.as_str())
+                || is_of_checksum(before);
             if is_path || is_other {
                 at = behind_long_word(text, at);
                 continue;
             }
             if found.name("attributes").is_some() {
                 // Between a name and the content of its element are other names.
-                values.extend(content(text, at).and_then(|content| bare(text, content).ok()));
+                values.extend(in_element(text, at));
                 continue;
             }
+            values.extend(changed(text, at));
             let mut marks = found.groups();
             let read = match (marks.next(), marks.next()) {
                 (None, _) => bare(text, at),
@@ -280,12 +285,26 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 // A short value may be the name of another one.
                 Err(end) if end - at > LONGEST => at = end,
                 // What looks like a variable and its value may be the attribute of an element.
-                Err(_) => values.extend(content(text, at).and_then(|content| bare(text, content).ok())),
+                Err(_) => values.extend(in_element(text, at)),
             }
         }
     }
     near(text, &mut values);
     values
+}
+
+/// Returns the value that is the content of an element of XML in whose beginning a position is.
+fn in_element(text: &str, at: usize) -> Option<Range<usize>> {
+    let value = bare(text, content(text, at)?).ok()?;
+    (!is_no_secret(text, value.clone())).then_some(value)
+}
+
+/// Returns the value behind a quoted one that begins at a position and becomes another one, as in a plan of Terraform.
+fn changed(text: &str, at: usize) -> Option<Range<usize>> {
+    const SIGN: &str = "\" -> \"";
+    let old = beginning(&text[at..], LONGEST).find('"').filter(|_| text[..at].ends_with('"'))?;
+    let new = text[at + old..].strip_prefix(SIGN).map(|new| text.len() - new.len())?;
+    quoted(text, new, "\"").ok().filter(|value| !is_no_secret(text, value.clone()))
 }
 
 /// Returns whether a value that looks random is none of a secret.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
-use super::other_forms::{is_of_other_form, is_tag};
+use super::other_forms::{is_of_checksum, is_of_other_form, is_tag};
 use super::random::{is_long_number, is_very_random};
 use super::value_ends::beginning;
 
@@ -14,8 +14,6 @@ const NEAR: usize = 80;
 const LONGEST_TOKEN: usize = 200;
 /// The number of digits of a hexadecimal number that names a commit.
 const COMMIT: usize = 40;
-/// The maximum number of words in the head of a column of a table.
-const MOST_WORDS: usize = 3;
 /// The maximum number of bytes of [`OTHER_NAME`].
 const LONGEST_OTHER: usize = 24;
 
@@ -29,12 +27,15 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
         LazyLock::new(|| Expression::builtin(&format!("(?i-u){OTHER_NAME}$")));
     let is_secret = |name: &Match<'_>| {
         let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));
+        let before = &text[..name.start()];
         !OTHER.is_match(&text[end..name.end()])
+            && !is_of_checksum(before)
+            && !is_counted(before, name.as_str())
     };
     let mut names = NAME.find_iter(text).filter(is_secret).peekable();
     let mut read = 0;
     while let Some(name) = names.next() {
-        let line = name.end() + reach(&text[..name.end()], beginning(&text[name.end()..], NEAR));
+        let line = name.end() + reach(beginning(&text[name.end()..], NEAR));
         // What is behind the next name belongs to that.
         let end = names.peek().map_or(line, |next| next.start().min(line));
         let mut at = read.max(name.end());
@@ -59,6 +60,15 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
         }
         read = at.max(read);
     }
+}
+
+/// Returns whether a name is what has been counted, as in "1,234 input tokens". `before` is the text up to it.
+fn is_counted(before: &str, name: &str) -> bool {
+    static COUNT: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(r"(?i-u)[0-9][km]? (?:[a-z]+ )?$"));
+    const LONGEST: usize = 32;
+    name.eq_ignore_ascii_case("tokens")
+        && COUNT.is_match(&before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST))..])
 }
 
 /// Returns whether the name at a position is a part of what a program writes before the message in a line of a log, which names
@@ -91,23 +101,13 @@ fn is_string_of_digits(text: &str, part: Range<usize>) -> bool {
         && text[part.end..].trim_start_matches('\\').starts_with(MARKS)
 }
 
-/// Returns how much of what is behind a name belongs to it: the rest of the line, the row below the head of a table, and
-/// the next members of an object in JSON.
-fn reach(before: &str, text: &str) -> usize {
+/// Returns how much of what is behind a name belongs to it: the rest of the line, and the next members of an object in JSON.
+fn reach(text: &str) -> usize {
     let mut lines = text.split(r"\n").next().unwrap_or_default().split_inclusive('\n');
     let rest = lines.next().unwrap_or_default();
-    let start = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
-    let head = [start.rsplit('\n').next().unwrap_or_default(), rest].concat();
-    let is_cell = |cell: &str| {
-        cell.split_whitespace().count() <= MOST_WORDS
-            && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_.-#()*\"' \r\n".contains(c))
-    };
-    let cells = || head.split([',', ';', '\t', '|', '│']).flat_map(|cell| cell.split("  "));
-    let is_head = cells().nth(1).is_some() && cells().all(is_cell);
     let is_member =
-        |line: &str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
-    let more = lines.enumerate().take_while(|(number, line)| *number < 2 && (is_member(line) || is_head));
-    rest.len() + more.map(|(_, line)| line.len()).sum::<usize>()
+        |line: &&str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
+    rest.len() + lines.take(2).take_while(is_member).map(str::len).sum::<usize>()
 }
 
 fn is_of_token(c: char) -> bool {
@@ -117,7 +117,7 @@ fn is_of_token(c: char) -> bool {
 /// Returns whether a token has a name of its own, rather than the last word of a sentence about it, or is a checksum in a lock
 /// file, before which is the name of its algorithm.
 fn is_other(before: &str, token: &str) -> bool {
-    let open = |c: char| c == ' ' || r#""'`\"#.contains(c);
+    let open = |c: char| c == ' ' || r#""'`\["#.contains(c);
     let named =
         before.trim_end_matches(open).strip_suffix([':', '=']).unwrap_or_default().trim_end_matches(open);
     let (named, sign) = before.split_at(named.len());
@@ -134,5 +134,44 @@ fn is_other(before: &str, token: &str) -> bool {
             .ends_with('?');
     let name = name.to_ascii_lowercase();
     let is_value = is_choice || name.is_empty() || name.ends_with("value") || name.ends_with("default");
-    token.starts_with("sha") || !is_value && !is_said
+    token.starts_with("sha") || !is_value && !is_said && !is_said_in_quotes(before, &name)
+}
+
+/// Returns whether the words between the name of a secret and a token between quotation marks are the rest of a sentence, as in
+/// "the password of the database: `…`", the last word of which is `last`.
+fn is_said_in_quotes(between: &str, last: &str) -> bool {
+    static SENTENCE: LazyLock<Expression> = LazyLock::new(|| {
+        const WORD: &str = "[a-z0-9_.'/-]+";
+        Expression::builtin(&format!(
+            r#"^(?i-u)\*{{0,2}}(?: (?:{WORD}|["'`]{WORD}["'`]|\({WORD}(?: {WORD})*\)))+\*{{0,2}}: \*{{0,2}}\\?["'`]$"#
+        ))
+    });
+    /// What is of a secret, or beside one, and is none.
+    const OTHERS: [&str; 24] = [
+        "branch",
+        "build",
+        "checksum",
+        "commit",
+        "digest",
+        "email",
+        "etag",
+        "file",
+        "fingerprint",
+        "hash",
+        "id",
+        "ids",
+        "image",
+        "md5",
+        "path",
+        "request",
+        "revision",
+        "session",
+        "sha",
+        "sha256",
+        "trace",
+        "url",
+        "user",
+        "version",
+    ];
+    SENTENCE.is_match(between) && !OTHERS.iter().any(|other| last.rsplit('_').next() == Some(other))
 }

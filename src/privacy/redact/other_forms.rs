@@ -19,6 +19,7 @@ pub(super) fn is_of_other_form(value: &str) -> bool {
         || is_option(value)
         || is_assignment(value)
         || is_place(value)
+        || is_constraint(value)
 }
 
 /// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
@@ -80,6 +81,30 @@ fn is_place(value: &str) -> bool {
             && number.bytes().all(|byte| byte.is_ascii_digit())
             && !is_key(rest)
     })
+}
+
+/// Returns whether a value is the name of a constraint or an index that `TypeORM` or Hibernate has made of a hash.
+fn is_constraint(value: &str) -> bool {
+    static NAME: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            "^(?-u)(?:(?:CHK|DF|FK|IDX|PK|REL|UQ|XCL)_[0-9a-f]{26,27}|(?:FK|UK_?)[a-z0-9]{24,25})$",
+        )
+    });
+    NAME.is_match(value)
+}
+
+/// Returns whether what begins behind a text is a name whose value is a checksum: of the file with this name, in the form of BSD,
+/// or in an annotation of Kubernetes, as charts of Helm have.
+pub(super) fn is_of_checksum(before: &str) -> bool {
+    static SUM: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r"(?i-u)(?:\bchecksum/[a-z0-9_.-]*|\b(?:blake2[bps]+(?:-?[0-9]+)?|md[45]|rmd160|sha(?:-?[0-9]{1,3}(?:-[0-9]{3})?)?|sm3) ?\((?u:[^()\n])*)$",
+        )
+    });
+    const LONGEST: usize = 200;
+    let near = &before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST))..];
+    let line = near.rsplit('\n').next().unwrap_or_default();
+    (line.contains('(') || line.contains('/')) && SUM.is_match(line)
 }
 
 /// Returns whether a name with its sign is that of a module or a package of which a log says what follows. `before` is the text

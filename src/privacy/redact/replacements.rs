@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::random::is_random;
+use super::texts::WITHOUT_NAME;
 use super::{Redactor, Span};
 use crate::privacy::hash_key::HashKey;
 
@@ -21,13 +22,15 @@ const LONGEST: usize = REPLACEMENT.len() + 50 + 2 + 2 * NAME_TAG;
 
 impl Redactor {
     /// Returns a text from `start` on with replacements for these spans, whose tags are made with a key, and have so many bytes,
-    /// if there is one. Returns none if there are no spans.
+    /// if there is one. It may become longer by `room`, which is reduced by what it takes; spans behind that get no name. Returns
+    /// none if there are no spans.
     pub(super) fn replace(
         &self,
         text: &str,
         start: usize,
         spans: &[Span],
         tags: Option<(&HashKey, usize)>,
+        room: &mut usize,
     ) -> Option<String> {
         if spans.is_empty() {
             return None;
@@ -38,15 +41,23 @@ impl Redactor {
             // The text before `start` stays, and a span that begins there is replaced from `start` on.
             let begin = span.start.max(start);
             redacted.push_str(&text[end..begin]);
+            let name = self.name(span.rule);
+            let tag = tags.map_or(0, |(_, length)| 1 + 2 * length);
+            let longer = (REPLACEMENT.len() + name.len() + tag + 1).saturating_sub(span.end - begin);
+            end = span.end;
+            if longer > *room {
+                redacted.push_str(WITHOUT_NAME);
+                continue;
+            }
+            *room -= longer;
             redacted.push_str(REPLACEMENT);
-            redacted.push_str(self.name(span.rule));
+            redacted.push_str(name);
             if let Some((key, length)) = tags {
                 let hash = key.hash(&text.as_bytes()[begin..span.end]);
                 redacted.push(':');
                 redacted.extend(hash[..length].iter().map(|byte| format!("{byte:02x}")));
             }
             redacted.push(']');
-            end = span.end;
         }
         redacted.push_str(&text[end..]);
         Some(redacted)

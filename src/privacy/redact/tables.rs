@@ -41,7 +41,7 @@ pub(super) fn patterns(anchors: &[&'static str]) -> [Pattern; 2] {
 }
 
 /// Returns the secrets in tables that are printed.
-fn printed(text: &str) -> Vec<Range<usize>> {
+pub(super) fn printed(text: &str) -> Vec<Range<usize>> {
     static NAME: LazyLock<Expression> =
         LazyLock::new(|| Expression::builtin(&format!("(?i-u){WORDS}|pass|pw|{}", keys())));
     let (mut secrets, mut read) = (Vec::new(), 0);
@@ -222,7 +222,7 @@ fn is_ruler(line: &str) -> bool {
 
 /// Returns where the content of a part of a line is, without what is around it.
 fn content(line: &str, part: Range<usize>) -> Range<usize> {
-    let around = |c: char| c.is_whitespace() || "\"'`[]()".contains(c);
+    let around = |c: char| c.is_whitespace() || "\"'`*[]()".contains(c);
     let part_of = &line[part.clone()];
     let start = part.end - part_of.trim_start_matches(around).len();
     start..(part.start + part_of.trim_end_matches(around).len()).max(start)
@@ -246,7 +246,7 @@ fn may_be_name(cell: &str, is_ruled: bool) -> bool {
     let is_value = || name.starts_with(|c: char| c.is_ascii_digit()) && !is_secret(name) || is_random(name);
     let cell = cell.trim();
     cell.len() <= LONGEST_NAME
-        && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_. #\"'`[]()-".contains(c))
+        && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_. #\"'`*[]()-".contains(c))
         && (is_ruled || !is_value())
 }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::replacements::{NAME_TAG, TAG};
-use super::{MOST_SPANS, Redactor, Span, merge};
+use super::{LONGEST_NAME, MOST_SPANS, Redactor, Span, merge};
 use crate::http::clean::clean_json;
 use crate::privacy::hash_key::HashKey;
 use crate::types::{FreeForm, OptionalName, value};
@@ -48,6 +48,8 @@ pub struct Redaction<'a> {
     redactor: &'a Redactor,
     key: &'a HashKey,
     spans: u32,
+    /// By how many bytes the event may still become longer.
+    room: usize,
     /// How many texts that are JSON are around the one that is being read.
     levels: usize,
     /// Whether only what is not text is kept of the event.
@@ -56,9 +58,9 @@ pub struct Redaction<'a> {
     counted: Option<usize>,
 }
 
-/// The number of bytes of texts of an event after which the other requests of this thread should not wait for the rules any
-/// longer.
-const LONG: usize = 16 << 10;
+/// By how many bytes replacements may make an event longer, besides half of its texts. The request holds memory for twice what
+/// it sent, and a name may be a hundred times as long as the character that it replaces.
+const ROOM: usize = 1 << 10;
 
 /// How many texts that are JSON may be in each other, each a string of the one around it. All of them are in memory at once. With
 /// the usual escapes, the quotes in so many have hundreds of backslashes.
@@ -67,13 +69,14 @@ const MOST_LEVELS: usize = 8;
 /// The maximum number of bytes of a text in another one that is JSON, if both are to be read as JSON.
 pub(super) const LONGEST_INNER: usize = 1 << 20;
 
-/// What a text with a private span becomes in an event of which [`MOST_SPANS`] were replaced already.
-const WITHOUT_NAMES: &str = "*";
+/// What a private span becomes if its event has no room for a name, and a text with one in an event of which [`MOST_SPANS`] were
+/// replaced already.
+pub(super) const WITHOUT_NAME: &str = "*";
 
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
-        Self { redactor, key, spans: 0, levels: 0, is_reduced: false, counted: None }
+        Self { redactor, key, spans: 0, room: ROOM, levels: 0, is_reduced: false, counted: None }
     }
 
     /// Makes the rules those for an event of which only what is not text is kept.
@@ -86,10 +89,9 @@ impl<'a> Redaction<'a> {
         Self { counted: Some(0), ..Self::new(redactor, key) }
     }
 
-    /// Returns whether the texts that were counted are so long that the other requests of a thread should not wait for the
-    /// rules.
-    pub(in crate::privacy) fn is_long(&self) -> bool {
-        self.counted > Some(LONG)
+    /// Returns the number of bytes of the texts that were only counted.
+    pub(in crate::privacy) fn counted(&self) -> usize {
+        self.counted.unwrap_or_default()
     }
 
     /// Returns the number of spans that were replaced so far.
@@ -122,6 +124,7 @@ impl<'a> Redaction<'a> {
         if self.counted.is_none() && is_json(text) {
             return self.json(text);
         }
+        self.room += text.len() / 2;
         self.redacted_from(text, 0, self.redactor.tags.as_ref())
     }
 
@@ -144,7 +147,12 @@ impl<'a> Redaction<'a> {
         }
         let spans = self.redactor.spans_of_name(name);
         self.count(&spans);
-        self.redactor.replace(name, 0, &spans, Some((self.key, NAME_TAG)))
+        let whole = Span { start: 0, end: name.len(), rule: spans.first()?.rule };
+        let replace = |spans: &[Span]| {
+            let mut room = usize::MAX;
+            self.redactor.replace(name, 0, spans, Some((self.key, NAME_TAG)), &mut room)
+        };
+        replace(&spans).filter(|new| new.len() <= LONGEST_NAME).or_else(|| replace(&[whole]))
     }
 
     /// Returns the number of spans that may still be replaced one by one.
@@ -163,9 +171,9 @@ impl<'a> Redaction<'a> {
         let is_over = self.left() == 0;
         self.count(spans);
         if is_over && !spans.is_empty() {
-            return Some(WITHOUT_NAMES.to_owned());
+            return Some(WITHOUT_NAME.to_owned());
         }
-        self.redactor.replace(text, start, spans, tags.map(|key| (key, TAG)))
+        self.redactor.replace(text, start, spans, tags.map(|key| (key, TAG)), &mut self.room)
     }
 
     /// Counts spans that are replaced.
@@ -194,10 +202,14 @@ impl<'a> Redaction<'a> {
         if !has_escapes && !self.redactor.may_match(json) {
             return None;
         }
+        if self.levels == 0 {
+            self.room += json.len() / 2;
+        }
         let before = self.spans;
         let mut of_whole = self.redactor.of_builtin(json);
         of_whole.retain(|span| !self.redactor.is_replaced(json, span));
         of_whole.sort_unstable();
+        let is_full = of_whole.iter().any(|span| span.is_whole(json));
         let mut of_whole = of_whole.into_iter().peekable();
         let (mut redacted, mut end, mut at) = (String::new(), 0, 0);
         // The name before the value that comes next, and before each array and object that has begun.
@@ -216,6 +228,9 @@ impl<'a> Redaction<'a> {
                         // Names that were different stay different, so that each keeps its value.
                         let new = if is_name {
                             self.redacted_from(&text, 0, Some(self.key))
+                        } else if is_full {
+                            self.spans += 1;
+                            Some(WITHOUT_NAME.to_owned())
                         } else {
                             self.value(&text, name.as_deref(), inside)
                         };

@@ -18,7 +18,6 @@ use crate::error::Result;
 use crate::retrieval::rank::{Texts, bytes_ranked};
 use crate::retrieval::text::with_identifiers_split;
 use crate::retrieval::{Candidate, Candidates, Corpus, Keyed, Samples, Scope};
-use crate::sharing::apart;
 use crate::types::Timestamp;
 
 /// The maximum number of similar queries whose associations are read.
@@ -108,16 +107,14 @@ pub async fn find(
     let search = samples.begin(project).await?;
     let finder = Candidates { db, samples, corpus: &QUERIES, search: &search };
     let queries: Vec<Query> = finder.find(&scope, &text, |query| query).await?;
-    search.rank_next().await?;
     let rank = move || {
-        let _search = search;
         let texts = queries.iter().map(|near| with_identifiers_split(&near.query)).chain([text]);
         let texts: Vec<_> = texts.map(|text| text.to_lowercase()).collect();
         let closest = Texts::new(&texts).closest(NEAREST).into_iter();
         let near = closest.map(|(likeness, place)| (queries[place].id, f64::from(likeness)));
         near.filter(|(_, likeness)| *likeness >= LEAST_SIMILARITY).unzip::<_, _, Vec<_>, Vec<_>>()
     };
-    let (ids, scores) = apart(project, rank).await;
+    let (ids, scores) = search.rank(rank).await?;
     Ok(sqlx::query_as(SQL)
         .bind(&**project)
         .bind(ids)

@@ -134,6 +134,21 @@ async fn a_pass_that_takes_longer_than_the_pause_before_the_next_one_reaches_eve
 }
 
 #[tokio::test]
+async fn many_expired_records_are_erased_to_the_last_also_in_passes_that_take_long() {
+    let service = two_projects(("many", 1_100), ("few", 1)).await;
+    let mut pieces = Pieces::at(&service, in_two_days());
+    // Each piece takes a minute.
+    for _ in 0..1_000 {
+        pieces.take().await;
+        pieces.now = pieces.now.plus(TimeDelta::minutes(1)).expect("a time");
+        if memories(&service, "many").await == 0 {
+            return;
+        }
+    }
+    panic!("{} of 1100 are left", memories(&service, "many").await);
+}
+
+#[tokio::test]
 async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_learned_stays() {
     let service = Service::open().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, header};
+use futures_util::future::join;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
@@ -135,6 +136,29 @@ async fn a_stream_tells_of_attempts_deltas_and_trims_and_ends_after_the_commit()
     assert!(cut.contains("event: error") && cut.contains("cut_stream"), "{cut}");
     let kept = service.get("/v1/sends?state=error").await.expect(200);
     assert_eq!(column(kept["data"].as_array().expect("sends"), "model"), ["cut"]);
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_what_is_known_of_a_send_that_is_kept_and_cannot_be_read() {
+    let (service, asked) = provider::service().await;
+    let id = Uuid::from_u128(1);
+    let body = send("slow", &json!({"id": id, "stream": true}));
+    let unread = async {
+        asked.came.notified().await;
+        let places = service.holding_back_reads().await;
+        asked.go_on.notify_one();
+        places
+    };
+    let told = async { service.post("/v1/sends", &body).await.text() };
+    let (told, places) = join(told, unread).await;
+    drop(places);
+    let last = told.lines().rev().find_map(|line| line.strip_prefix("data: ")).expect("data");
+    let kept = service.get(&format!("/v1/sends/{id}")).await.expect(200);
+    let text = &kept["pair"]["assistant_text"];
+    assert!(text.is_string() && told.contains("event: done"), "{told}");
+    let known = json!({"id": id, "state": "complete", "assistant_text": text, "error": null, "usage": kept["usage"],
+        "attempts_used": 1, "trimmed_count": 0});
+    assert_eq!(serde_json::from_str::<Value>(last).expect("JSON"), json!({"send": known}));
 }
 
 #[tokio::test]

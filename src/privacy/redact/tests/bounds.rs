@@ -103,10 +103,9 @@ fn counting_how_long_texts_are_changes_nothing() {
     counting.hide(&mut hash);
     counting.hide_id(&mut id);
     assert_eq!((&texts, hash, id), (&before, vec![1], uuid::Uuid::nil()));
-    assert!(!counting.is_long());
-    texts.resize(1_000, secret);
+    let one = counting.counted();
     texts.texts(&mut counting);
-    assert!(counting.is_long(), "short texts add up");
+    assert_eq!(counting.counted(), 2 * one, "texts add up");
 }
 
 #[test]
@@ -115,13 +114,36 @@ fn what_many_replacements_add_to_an_event_is_bounded() {
     let each = Redactor::new(&[], &[(&name, "[a-z]")], None).expect("an expression");
     let (key, text) = (HashKey::new(vec![1; 32]), "a1".repeat(MOST_SPANS * 2));
     let mut redaction = Redaction::new(&each, &key);
-    let mut texts = vec![text.clone(), text, "1".to_owned(), "a".to_owned()];
+    let mut texts = vec![text.clone(), text.clone(), "1".to_owned(), "a".to_owned()];
     texts.texts(&mut redaction);
-    // The first text ends with one replacement of all that is left.
-    let replacement = format!("[redacted:{name}]");
-    assert!(texts[0].ends_with(&format!("1{replacement}")));
-    assert_eq!(texts[0].matches(&replacement).count(), MOST_SPANS + 1);
+    assert!(texts[0].starts_with(&format!("[redacted:{name}]1[redacted:{name}]1")));
+    assert!(texts[0].len() < text.len() * 3 / 2 + (2 << 10), "{} bytes", texts[0].len());
+    // The text goes on without names, and its last replacement is one of all that is left.
+    assert!(texts[0].ends_with(&format!("*1*1[redacted:{name}]")));
+    assert_eq!(texts[0].matches('1').count(), MOST_SPANS);
     assert_eq!(texts[1..], ["*", "1", "*"]);
+}
+
+#[test]
+fn the_texts_of_an_event_become_longer_by_a_half_at_most_and_a_name_by_little() {
+    let (name, key) = ("n".repeat(50), HashKey::new(vec![1; 32]));
+    let each = Redactor::new(&["emails"], &[(&name, "a")], Some(key.clone())).expect("an expression");
+    let json = |text: &str| serde_json::json!({ "a": text, "b": [text, text] }).to_string();
+    for length in [1, 100, 10_000] {
+        let text = "a".repeat(length);
+        let before = vec![text.clone(), json(&text), serde_json::json!([json(&text)]).to_string()];
+        let (mut texts, mut redaction) = (before.clone(), Redaction::new(&each, &key));
+        texts.texts(&mut redaction);
+        let [before, after] = [before, texts].map(|texts| texts.concat());
+        assert!(after.len() <= before.len() * 3 / 2 + (1 << 10), "{length}: {} bytes", after.len());
+        assert!(!after.contains("aa") && after.contains("[redacted:nnnn"), "{after:.300}");
+    }
+    let names = ["a".repeat(200), format!("{}b", "a".repeat(199))].map(|mut name| {
+        name.group_name(&mut Redaction::new(&each, &key));
+        name
+    });
+    assert!(names.iter().all(|name| name.len() <= 800));
+    assert_ne!(names[0], names[1]);
 }
 
 #[test]

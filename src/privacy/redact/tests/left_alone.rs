@@ -167,6 +167,26 @@ fn the_tag_of_an_image_and_the_head_of_the_next_line_are_no_values() {
 }
 
 #[test]
+fn names_and_sums_that_programs_have_made_and_counts_are_left_alone() {
+    let redactor = secrets();
+    for text in [
+        "<UserSecretsId>aspnet-WebApp1-53bc9b9d-9d6a-45d4-8429-2a2761773502</UserSecretsId>",
+        "<trusted-key id=\"3b18e512dba79e4c8300dd08aeb37f8e728b8dad\" group=\"org.acme\"/>",
+        "2024-01-02T03:04:05.1234567Z <input type=\"password\" name=\"password\">\n2024-01-02T03:04:05.1234567Z <button>",
+        "Used 1,234 tokens (msg_01XFDUDYJgAACzvnptvVoYEL), 34.5k input tokens · toolu_016HuwyGCfk2LL8tQe8F1jP2",
+        "{\"tokens\": 12, \"ids\": [\"msg_01XFDUDYJgAACzvnptvVoYEL\"]}",
+        "ALTER TABLE \"refresh_token\" ADD CONSTRAINT \"FK_8e913e288156c133999341156ad\" FOREIGN KEY (\"userId\")",
+        "\"password\" character varying NOT NULL, CONSTRAINT \"UQ_e12875dfb3b1d92d7d7c5377e22\" UNIQUE (\"email\"))",
+        "alter table password_reset drop constraint \"FKlwsg1wsudwayg0d2gk9nqx3o8\"",
+        "      annotations:\n        checksum/secret: 01ba4719c80b6fe911b091a7c05124b64eeece964e09c058ef8f9805daca546b",
+        "checksum/auth-token: \"01ba4719c80b6fe911b091a7c05124b64eeece964e09c058ef8f9805daca546b\"",
+        "MD5 (secrets.yaml) = 3b18e512dba79e4c8300dd08aeb37f8e\nSHA2-256(/etc/passwd)= 01ba4719c80b6fe911b091a7c05124b64eeece964e09c058ef8f9805daca546b",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
 fn the_head_of_a_line_in_a_log_names_nothing_in_its_message() {
     let redactor = secrets();
     let (commit, id) = (drawn("0123456789abcdef", 40, 3), random(26));

@@ -114,6 +114,20 @@ fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the
         "printf 'API_TOKEN\\t…'",
         "DB_PASS = os.getenv(\"DB_PASS\", \"…\")",
         "the token is …, as you asked",
+        "The password for the admin account: `…`",
+        "* Password for `admin`: `…`",
+        "API key for staging: \"…\"",
+        "- **API key** (production): `…`",
+        "- **API key for production**: **`…`**",
+        "Found a hardcoded secret in settings.py at line 12: '…'",
+        "ValueError: token mismatch: '…'",
+        "the password is: '…'",
+        "~ {\n  ~ name  = \"API_KEY\"\n  ~ value = \"the-old-one\" -> \"…\"\n}",
+        "  - name  = \"auth.password\" -> null\n  - value = \"…\" -> null\n",
+        "Here is your API key:\n\n```\n…\n```\n",
+        "Password:\n```text\n…\n```",
+        "The new password is:\n\n~~~\n…\n~~~\n",
+        "API token: <pre><code>…</code></pre>",
     ] {
         let mut gone = 0;
         for number in 0..100_u8 {
@@ -140,6 +154,9 @@ fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the
         "the tokenizer qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t",
         "a token\n\nqQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t",
         "secret data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+        "The token of the last commit: `3b18e512dba79e4c8300dd08aeb37f8e`, and its request id: `qQ7xK2mZ9vB4nR8t`",
+        "const token = of(user), trace: \"qQ7xK2mZ9vB4nR8tqQ7x\"",
+        "{\"token\": {\"of user\": \"ann\", \"trace\": \"qQ7xK2mZ9vB4nR8tqQ7x\"}}",
         "token and, a good deal further on in the same line, which is long, there is something else: qQ7xK2mZ9vB4nR8tqQ7xK2mZ9vB4nR8t",
     ] {
         assert_eq!(redacted(&redactor, text), text);

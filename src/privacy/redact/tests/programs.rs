@@ -154,6 +154,11 @@ fn credentials_of_a_header_are_replaced_in_what_languages_and_documents_show_of_
     }
     for form in [
         "[Authorization] => Basic …",
+        "Send the header Authorization: Bearer `…`.",
+        "-H \"Authorization: Bearer \\\"…\\\"\"",
+        "fmt.Sprintf(\"Bearer %s\", \"…\")",
+        "format!(\"Bearer {}\", \"…\")",
+        "\"Bearer {}\".format(\"…\")",
         "[\"HTTP_AUTHORIZATION\"]=>\n  string(30) \"Basic …\"",
         "| Authorization | Basic … |",
         "- **Authorization**: Basic …",
@@ -295,7 +300,7 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
         "  apiKey:\n    \"…\",",
         "  set {\n    name  = \"auth.password\"\n    value = \"…\"\n  }",
     ];
-    let before: [fn(usize, &str) -> String; 17] = [
+    let before: [fn(usize, &str) -> String; 20] = [
         |number, line| format!("{number:6}→{line}"),
         |number, line| format!("{number:6}\t{line}"),
         |number, line| format!("L{number}: {line}"),
@@ -304,6 +309,9 @@ fn what_a_program_writes_before_each_line_hides_no_value_from_its_name() {
         |number, line| format!("k8s/app.yaml{}{line}", if number == 2 { ':' } else { '-' }),
         |_, line| format!("+{line}"),
         |number, line| format!("{number:6}→-{line}"),
+        |number, line| format!("{number:6} +{line}"),
+        |_, line| format!("++{line}"),
+        |_, line| format!("│ {line}"),
         |_, line| format!("web-1  | {line}"),
         |_, line| format!("[pod/web-1/web] {line}"),
         |_, line| format!("2026-01-01T10:00:00.123456789Z stdout F {line}"),

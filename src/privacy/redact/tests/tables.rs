@@ -93,6 +93,52 @@ fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
 }
 
 #[test]
+fn tables_in_strings_are_read_also_in_a_text_that_is_not_json() {
+    let (redactor, secret) = (secrets(), random(32));
+    let tables = [
+        "id,token,name\n1,…,ann\n2,…,bob\n",
+        "id\ttoken\n1\t…\n",
+        " id | token\n----+-----\n 1  | …\n",
+        "NAME   API_TOKEN\nprod   …\n",
+        "id,note,token\n1,\"a, \"\"b\"\"\",…\n",
+    ];
+    for table in tables {
+        let json = serde_json::json!({ "type": "result", "stdout": table }).to_string();
+        for text in [
+            format!("Here it is:\n{json}\n"),
+            format!("{json}\n{json}\n"),
+            format!("data: {json}\n\n"),
+            format!("2024-01-02 INFO answer {json}"),
+            format!("```json\n{json}\n```"),
+            json[..json.len() - 2].to_owned(),
+        ] {
+            let (text, left) = filled(&text, &secret, "");
+            assert_eq!(redacted(&redactor, &text), left);
+        }
+    }
+    let python = format!("{:?}", tables[0]).replace('"', "'");
+    let (text, left) = filled(&format!("{{'stdout': {python}}}"), &secret, "");
+    assert_eq!(redacted(&redactor, &text), left);
+}
+
+#[test]
+fn what_is_beside_a_column_about_tokens_or_passwords_stays() {
+    let redactor = secrets();
+    for id in ["Xk29qQ7xK2mZ9vB4nR8tWa", "msg_01Xk29qQ7xK2mZ9vB4nR8t", "api-7d9c5b8f6d-x2x9q"] {
+        for text in [
+            "run,model,input_tokens,output_tokens\n≠,claude,123,45\n≠,gpt,1,2\n",
+            "| run | max_tokens | cost |\n|---|---|---|\n| ≠ | 4096 | 0.1 |\n| ≠ | 4096 | 0.2 |\n",
+            " has_password |           id\n--------------+------------------------\n t            | ≠\n f            | ≠\n",
+            "TOKENS   RUN                      COST\n123      ≠   0.1\n123      ≠   0.1\n",
+            "id\tpassword_changed_at\n≠\t2024-01-02\n≠\t2024-01-02\n",
+        ] {
+            let text = text.replace('≠', id);
+            assert_eq!(redacted(&redactor, &text), text);
+        }
+    }
+}
+
+#[test]
 fn a_table_with_very_many_columns_is_read_in_linear_time() {
     let redactor = secrets();
     let head = format!("{}\n", "PW  ".repeat(999));
