@@ -250,6 +250,27 @@ mod tests {
     use super::super::sample::sample_of;
     use super::*;
 
+    #[tokio::test]
+    async fn a_large_ranking_does_not_wait_for_the_threads_of_its_project() {
+        let samples = Samples::new(LongestStatement::default(), Budget::new(1 << 30));
+        let project = Arc::from("p");
+        let (ends, waits): (Vec<_>, Vec<_>) = (0..8).map(|_| std::sync::mpsc::channel::<()>()).unzip();
+        let threads = waits.into_iter().map(|wait| {
+            let project = Arc::clone(&project);
+            tokio::spawn(async move { apart(&project, move || wait.recv()).await })
+        });
+        let threads: Vec<_> = threads.collect();
+        tokio::task::yield_now().await;
+        let search = samples.begin(&project).await.expect("a place");
+        search.take(LARGE + 1).await.expect("memory");
+        let ranked = timeout(Duration::from_mins(1), search.rank(|| 17)).await;
+        assert_eq!(ranked.expect("a thread").expect("a place"), 17);
+        drop(ends);
+        for thread in threads {
+            thread.await.expect("it ends").expect_err("nothing was sent");
+        }
+    }
+
     #[test]
     fn samples_of_a_project_that_has_many_go_before_those_of_others_and_one_of_nothing_is_not_kept() {
         let samples = Samples::new(LongestStatement::default(), Budget::new(0));

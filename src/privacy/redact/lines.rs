@@ -10,12 +10,10 @@ use super::plain::Plain;
 
 /// The end of a line and what stands before the next one. The end may be the escape of a language, in whose texts are lines.
 static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
-    const LISTED: [&str; 10] = [
+    const LISTED: [&str; 9] = [
         // A time, as container engines and the journal write it.
         r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,Z+-]+\]? (?:std(?:out|err) [FP] )?",
         r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} \S+ \S+: ",
-        // A line's number, as `cat -n`, Claude Code and compilers write it.
-        r"L?[0-9]+(?:→|\t|\\+t|: ?|[-|] ?)",
         // A path with the number of a line, or of a file with an extension, as `grep` writes them before a match or beside one.
         r#"[^\s|\\<>="']*?[:-][0-9]+[:-]"#,
         r#"[^\s|\\<>="':]+\.[a-z]{1,5}[:-]"#,
@@ -27,9 +25,12 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
         r"[<>│┃] ",
         r"(?:#|//) ?",
     ];
+    // A line's number, as `cat -n`, Claude Code and compilers write it. A second one is a cell of the line.
+    const NUMBER: &str = r"L?[0-9]+(?:→|\t|\\+t|: ?|[-|] ?)";
+    const BLANKS: &str = r"(?:[ \t]|\\+t)*";
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:(?:[ \t]|\\+t)*(?:{listed})){{0,2}}(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:[ \t]+[+~-] )?"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:[ \t]+[+~-] )?"
     ))
 });
 
@@ -51,6 +52,7 @@ struct Head {
 pub(super) fn views(text: &str) -> Vec<Plain> {
     let mut views = listed(text);
     views.extend(repeated(text));
+    views.extend(headed(text));
     views
 }
 
@@ -114,6 +116,25 @@ fn repeated(text: &str) -> Option<Plain> {
         }
         start += line.len() + 1;
         before = line;
+    }
+    (!parts.is_empty()).then(|| Plain::without(text, parts))
+}
+
+/// Returns the text without that with which several lines begin in the same way, of all of which as many bytes are left out. The
+/// cells of a table may be alike in some rows, too, but not in its head.
+fn headed(text: &str) -> Option<Plain> {
+    let (mut start, mut first, mut length) = (0, "", 0);
+    let mut lines = text.split('\n').take(MOST_LINES).peekable();
+    let mut parts = Vec::new();
+    while let Some(line) = lines.next() {
+        if length == 0 || in_common(first, line) < length || !line.is_char_boundary(length) {
+            (first, length) = (line, lines.peek().map_or(0, |next| in_common(line, next)));
+        }
+        // What was in common is measured in the other line.
+        if length > 0 && line.is_char_boundary(length) {
+            parts.push((start..start + length, None));
+        }
+        start += line.len() + 1;
     }
     (!parts.is_empty()).then(|| Plain::without(text, parts))
 }

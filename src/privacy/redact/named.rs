@@ -279,8 +279,10 @@ fn values(text: &str) -> Vec<Range<usize>> {
                     at = behind_long_word(text, at);
                 }
                 Ok(value) => {
-                    at = value.end;
+                    let elements = elements(text, at, value.clone());
+                    at = elements.last().map_or(value.end, |last| last.end);
                     values.push(value);
+                    values.extend(elements);
                 }
                 // A short value may be the name of another one.
                 Err(end) if end - at > LONGEST => at = end,
@@ -291,6 +293,30 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
+}
+
+/// Returns the further elements of a list whose first one is a value. The text before the value ends at `at`.
+fn elements(text: &str, at: usize, mut value: Range<usize>) -> Vec<Range<usize>> {
+    static NEXT: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r#"^(?-u)(?:\\*["'`]\s*,\s*(?<mark>\\*["'`])|\\*["'`]?(?:\\+r)?(?:\r?\n|\\+n)[ \t]*-[ \t]+(\\*["'`])?)"#,
+        )
+    });
+    let before = text[..at].trim_end_matches(['"', '\'', '`', '\\']).trim_end();
+    let mut elements = Vec::new();
+    while before.ends_with(['[', '{', '(', '-'])
+        && let Some(next) = NEXT.captures_at(&text[value.end..], 0)
+    {
+        let at = value.end + next.get_match().end();
+        let mark = next.groups().next();
+        let read = mark.map_or_else(|| bare(text, at), |mark| quoted(text, at, mark.as_str()));
+        match read.ok().filter(|next| !is_no_secret(text, next.clone())) {
+            Some(next) => value = next,
+            None => break,
+        }
+        elements.push(value.clone());
+    }
+    elements
 }
 
 /// Returns the value that is the content of an element of XML in whose beginning a position is.

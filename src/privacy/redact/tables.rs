@@ -270,7 +270,10 @@ fn is_below_row(before: &str, signs: &[char], cells: usize, is_ruled: bool) -> b
     };
     row.is_some_and(|row| {
         let all = split(row, signs);
-        all.len() == cells && !is_command(row) && (!IN_FILES.contains(&signs) || is_of_file(row, &all))
+        all.len() == cells
+            && !is_command(row)
+            && !row.starts_with("@@ ")
+            && (!IN_FILES.contains(&signs) || is_of_file(row, &all))
     })
 }
 

@@ -164,6 +164,30 @@ fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the
 }
 
 #[test]
+fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
+    let redactor = secrets();
+    let list = [1, 2, 3].map(|seed| drawn(LETTERS_AND_DIGITS, 24, seed));
+    for form in [
+        "api_keys:\n  - 1\n  - 2\n  - 3\nname: x",
+        "api_keys:\n- \"1\"\n- \"2\"\n- \"3\"\n",
+        "API_KEYS = [\n    \"1\",\n    \"2\",\n    \"3\",\n]\n",
+        "tokens = ['1', '2', '3']",
+        "apiKeys := []string{\n\t\"1\",\n\t\"2\",\n\t\"3\",\n}",
+        "see:\n{\n  \"passwords\": [\n    \"1\",\n    \"2\",\n    \"3\"\n  ],\n  \"commit\": \"x\"\n}",
+        "data: {\"text\": \"tokens = [\\n  \\\"1\\\",\\n  \\\"2\\\",\\n  \\\"3\\\"\\n]\"}",
+    ] {
+        let fill = |values: [&str; 3]| {
+            ["1", "2", "3"]
+                .iter()
+                .zip(values)
+                .fold(form.to_owned(), |text, (number, value)| text.replace(number, value))
+        };
+        let text = fill([&list[0], &list[1], &list[2]]);
+        assert_eq!(redacted(&redactor, &text), fill(["[redacted:secrets]"; 3]));
+    }
+}
+
+#[test]
 fn secrets_behind_less_usual_names_and_options_are_replaced() {
     let redactor = secrets();
     let value = random(32);

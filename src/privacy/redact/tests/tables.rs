@@ -93,6 +93,39 @@ fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
 }
 
 #[test]
+fn tables_of_many_rows_are_read_behind_what_stands_before_their_lines() {
+    let (redactor, secret) = (secrets(), random(32));
+    let rows = |of: fn(usize) -> String| (1..=30).map(of).collect::<String>();
+    let tables = [
+        " id | name | token\n----+------+-------\n".to_owned() + &rows(|n| format!(" {n:2} | ann  | …\n")),
+        "id,name,token\n".to_owned() + &rows(|n| format!("{n},ann,…\n")),
+        "id\tname\ttoken\n".to_owned() + &rows(|n| format!("{n}\tann\t…\n")),
+        "| id | token |\n|---|---|\n".to_owned() + &rows(|n| format!("| {n} | … |\n")),
+    ];
+    let heads: [fn(usize) -> String; 7] = [
+        |n| format!("2024-01-02T03:04:{n:02}.123Z "),
+        |n| format!("build\tRun tests\t2024-01-02T03:04:{n:02}.1234567Z "),
+        |n| format!("2024-01-02T03:04:{n:02}.123+00:00 app[web.1]: "),
+        |_| "aws_instance.web (remote-exec): ".to_owned(),
+        |_| "packages/api test: ".to_owned(),
+        |n| format!("{n:6}\t"),
+        |n| format!("{n:6}→"),
+    ];
+    for table in &tables {
+        for head in heads {
+            let lines = ["starting", "exporting the users"].into_iter().chain(table.lines()).chain(["done"]);
+            let lines: Vec<_> = lines.enumerate().map(|(n, line)| head(n + 1) + line).collect();
+            let text = lines.join("\n");
+            let (text, left) = filled(&text, &secret, "");
+            assert_eq!(redacted(&redactor, &text), left);
+        }
+        let added = format!("\n{}", table.trim_end()).replace('\n', "\n+");
+        let (text, left) = filled(&format!("+++ b/users\n@@ -0,0 +1,31 @@{added}\n"), &secret, "");
+        assert_eq!(redacted(&redactor, &text), left);
+    }
+}
+
+#[test]
 fn tables_in_strings_are_read_also_in_a_text_that_is_not_json() {
     let (redactor, secret) = (secrets(), random(32));
     let tables = [
