@@ -125,6 +125,18 @@ fn what_many_replacements_add_to_an_event_is_bounded() {
 }
 
 #[test]
+fn a_text_with_very_many_secrets_goes_as_a_whole() {
+    let (redactor, key) = (Redactor::new(&["emails"], &[], None).expect("a rule"), HashKey::new(vec![1; 32]));
+    let many = "a@b.org ".repeat(MOST_SPANS + 1);
+    let text = serde_json::json!({ "some": "text", "many": [&many, 17] }).to_string();
+    let mut texts = vec![many, text];
+    let mut redaction = Redaction::new(&redactor, &key);
+    texts.texts(&mut redaction);
+    assert_eq!(texts, ["[redacted:emails]", r#"{"many":["*",17],"some":"*"}"#]);
+    assert_eq!(redaction.spans(), 3);
+}
+
+#[test]
 fn the_texts_of_an_event_become_longer_by_a_half_at_most_and_a_name_by_little() {
     let (name, key) = ("n".repeat(50), HashKey::new(vec![1; 32]));
     let each = Redactor::new(&["emails"], &[(&name, "a")], Some(key.clone())).expect("an expression");
