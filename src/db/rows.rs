@@ -6,16 +6,13 @@ use sqlx::query::Query;
 use sqlx::{FromRow, PgExecutor, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use crate::error::{Error, Result};
-use crate::http::memory::Memory;
+use crate::http::memory::{MOST_OF_PAGE, Memory};
 
 /// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
 const MOST: usize = 32 << 20;
 
 /// The number of bytes above which a row needs memory of its own.
 const LONG: usize = 64 << 10;
-
-/// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
-const MOST_OF_RECORDS: usize = 16 << 20;
 
 /// Returns how many bytes the values of a row have.
 #[must_use]
@@ -110,7 +107,7 @@ where
     while let Some(row) = rows.try_next().await? {
         let size = size(&row);
         bytes += size;
-        if records.len() == most || bytes > MOST_OF_RECORDS && !records.is_empty() {
+        if records.len() == most || bytes > MOST_OF_PAGE && !records.is_empty() {
             return Ok((records, true));
         }
         // Once for the records, and once for the answer that is made of them.

@@ -37,6 +37,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// for what the others hold, all would be refused.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
 
+/// The number of bytes of records from which on a request that reads them holds memory for as many as a page may have. Requests
+/// that each held some of what they need, and waited for more, would wait for each other.
+const LONG_READ: usize = 512 << 10;
+
+/// The maximum number of bytes, as JSON, that the records of a page have together, unless there is only one.
+pub const MOST_OF_PAGE: usize = 16 << 20;
+
 /// How long somebody who needs memory late pauses before they ask for it again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -227,10 +234,11 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives back the request's place and ends its turn, because its response is made, or because it now waits for its
+    /// Gives back the request's place, its turn and memory for records that it did not read, because its response is made, or because it now waits for its
     /// client or for a place of another kind. Otherwise those who wait would keep the rest of their project from working.
     pub fn leave(&self) {
         self.end_turn();
+        self.give_back_unread();
         lock(&self.0.place).take();
         lock(&self.0.served).take();
     }
@@ -252,7 +260,7 @@ impl Memory {
         if bytes <= FREE {
             return Ok(());
         }
-        self.take(self.wanted(bytes)).await
+        self.take(self.wanted(bytes), PATIENCE_OF_OTHERS).await
     }
 
     /// Holds memory for so many bytes that are kept besides the body and what is made of it.
@@ -260,17 +268,18 @@ impl Memory {
         let before = self.0.beside.fetch_max(bytes, Ordering::Relaxed);
         let more = bytes.saturating_sub(before).div_ceil(UNIT);
         let most = self.0.budget.memory.of_one().saturating_sub(self.held());
-        self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX)).await
+        self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX), PATIENCE_OF_OTHERS).await
     }
 
-    async fn take(&self, wanted: u32) -> Result<()> {
+    /// Takes so many units. Waits for so long if another request of the project holds some and waits, too.
+    async fn take(&self, wanted: u32, patience_of_others: Duration) -> Result<()> {
         if wanted == 0 {
             return Ok(());
         }
         let project = self.0.project.get_or_init(Arc::default);
         let Budget { memory, growing } = &self.0.budget;
         let growing = self.is_held().then(|| growing.try_take(project, 1));
-        let most = if matches!(growing, Some(None)) { PATIENCE_OF_OTHERS } else { PATIENCE };
+        let most = if matches!(growing, Some(None)) { patience_of_others } else { PATIENCE };
         let spent = || lock(&self.0.waited);
         let patience = most.saturating_sub(*spent());
         let begun = Instant::now();
@@ -326,10 +335,13 @@ impl Memory {
 
     /// Returns how many units more are needed for so many bytes.
     fn wanted(&self, bytes: usize) -> u32 {
+        u32::try_from(self.units(bytes).saturating_sub(self.held())).unwrap_or(u32::MAX)
+    }
+
+    /// Returns how many units are needed for so many bytes. Who wants more than there can be for them waits until they are alone.
+    fn units(&self, bytes: usize) -> usize {
         let bytes = 2 * bytes + self.0.beside.load(Ordering::Relaxed);
-        // Who wants more than there can be for them waits until they are alone.
-        let wanted = bytes.div_ceil(UNIT).min(self.0.budget.memory.of_one()).saturating_sub(self.held());
-        u32::try_from(wanted).unwrap_or(u32::MAX)
+        bytes.div_ceil(UNIT).min(self.0.budget.memory.of_one())
     }
 
     /// Returns how many units are held.
@@ -344,7 +356,25 @@ impl Memory {
             *read += bytes;
             *read
         };
-        self.hold(read).await
+        match read {
+            ..=FREE => Ok(()),
+            ..LONG_READ => self.take(self.wanted(read), PATIENCE_OF_OTHERS).await,
+            _ => self.take(self.wanted(read.max(MOST_OF_PAGE)), PATIENCE).await,
+        }
+    }
+
+    /// Gives back what is held for records that were not read, unless it may be held for a body.
+    fn give_back_unread(&self) {
+        if self.0.asked.load(Ordering::Relaxed) >= FREE {
+            return;
+        }
+        let needed = self.units(*lock(&self.0.read));
+        let mut more = self.held().saturating_sub(needed);
+        self.places().retain_mut(|place| {
+            let part = place.give_back(more);
+            more -= part;
+            place.count() > 0
+        });
     }
 }
 
@@ -454,6 +484,26 @@ mod tests {
         assert!(memory.try_hold(1_000 * UNIT));
         assert_eq!((memory.places().len(), budget.held()), (1, 2_000 * UNIT));
         memory.give_back();
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_all_have_read() {
+        let budget = Budget::new(192 << 20);
+        let (step, steps) = (256 << 10, 56);
+        let read = async || {
+            let memory = Memory::begin(&mut Request::default(), &budget);
+            for _ in 0..steps {
+                memory.hold_more(step).await?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            memory.leave();
+            Ok::<_, Error>(memory.held())
+        };
+        let read = futures_util::future::join_all((0..8).map(|_| read())).await;
+        for held in read {
+            assert_eq!(held.expect("its turn comes"), 2 * steps * step / UNIT);
+        }
         assert_eq!(budget.held(), 0);
     }
 
