@@ -45,8 +45,10 @@ pub struct Retention {
     ahead: VecDeque<Records>,
     /// Of whose records there may be more than the batches that were erased.
     more: BTreeMap<Records, Progress>,
-    /// How long the first batches of this pass have taken, and how long further ones.
+    /// How long batches of this pass have taken behind which there are no more records, and how long all others.
     taken: (Duration, Duration),
+    /// The least time that batches of the records in `more` had taken when the pass began.
+    least: Duration,
 }
 
 /// The records of a project in a domain.
@@ -73,6 +75,7 @@ impl Retention {
             ahead: VecDeque::new(),
             more: BTreeMap::new(),
             taken: Default::default(),
+            least: Duration::ZERO,
         }
     }
 
@@ -87,28 +90,24 @@ impl Retention {
             }
             self.begun = Some(now);
             self.taken = Default::default();
+            self.least = self.more.values().map(|progress| progress.taken).min().unwrap_or_default();
         }
-        let least = self.more.iter().min_by_key(|(_, progress)| progress.taken);
-        let least = least.map(|(records, progress)| (records.clone(), *progress));
-        let (first, further) = self.taken;
-        let next = match least {
-            Some(next) if self.ahead.is_empty() || further < first => Some(next),
-            least => self.ahead.pop_front().map(|records| {
-                // Whoever is new has its turns as those do that have waited longest.
-                let taken = least.map_or(Duration::ZERO, |(_, progress)| progress.taken);
-                (records, Progress { taken, most: FIRST })
-            }),
+        let behind = self.more.iter().min_by_key(|(_, progress)| progress.taken);
+        let behind = behind.map(|(records, progress)| (records.clone(), *progress));
+        let next = match behind {
+            Some(next) if self.ahead.is_empty() || self.taken.1 < self.taken.0 => Some(next),
+            _ => self.ahead.pop_front().map(|new| (new, Progress { taken: self.least, most: FIRST })),
         };
         if let Some((records, mut progress)) = next {
-            let is_first = !self.more.contains_key(&records);
             let begun = Instant::now();
             let has_more = self.erase(&records.0, records.1, &mut progress.most, now).await;
             let took = begun.elapsed();
             progress.taken += took;
-            *(if is_first { &mut self.taken.0 } else { &mut self.taken.1 }) += took;
             if has_more.as_ref().is_ok_and(|has_more| *has_more) {
+                self.taken.1 += took;
                 self.more.insert(records, progress);
             } else {
+                self.taken.0 += took;
                 self.more.remove(&records);
             }
             has_more?;

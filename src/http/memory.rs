@@ -356,10 +356,12 @@ impl Memory {
             *read += bytes;
             *read
         };
-        match read {
-            ..=FREE => Ok(()),
-            ..LONG_READ => self.take(self.wanted(read), PATIENCE_OF_OTHERS).await,
-            _ => self.take(self.wanted(read.max(MOST_OF_PAGE)), PATIENCE).await,
+        if read <= FREE {
+            Ok(())
+        } else if read < LONG_READ {
+            self.take(self.wanted(read), PATIENCE_OF_OTHERS).await
+        } else {
+            self.take(self.wanted(read.max(MOST_OF_PAGE)), PATIENCE).await
         }
     }
 
