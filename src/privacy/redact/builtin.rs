@@ -134,8 +134,11 @@ impl Chosen {
     /// Returns the secrets in the tables of a text.
     pub(super) fn search_tables(self, text: &str) -> Vec<Span> {
         let rule = 0;
-        let found = if self.0[rule] { tables::printed(text) } else { Vec::new() };
-        found.into_iter().map(|found| Span { start: found.start, end: found.end, rule }).collect()
+        if !self.0[rule] {
+            return Vec::new();
+        }
+        let found = tables::printed(text).into_iter().chain(tables::inserted(text));
+        found.map(|found| Span { start: found.start, end: found.end, rule }).collect()
     }
 }
 

@@ -287,7 +287,7 @@ fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>
 }
 
 /// Returns the secrets in statements that name the columns of the rows that they insert.
-fn inserted(text: &str) -> Vec<Range<usize>> {
+pub(super) fn inserted(text: &str) -> Vec<Range<usize>> {
     static STATEMENT: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
             r#"(?i-u)\b(?:(?:insert|replace)\s+(?:ignore\s+)?into|copy)\s+[a-z0-9_."`\[\]]+\s*\("#,

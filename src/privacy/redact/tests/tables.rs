@@ -133,6 +133,7 @@ fn tables_in_strings_are_read_also_in_a_text_that_is_not_json() {
         "id\ttoken\n1\t…\n",
         " id | token\n----+-----\n 1  | …\n",
         "NAME   API_TOKEN\nprod   …\n",
+        "COPY users (id, token) FROM stdin;\n1\t…\n2\t…\n\\.\n",
         "id,note,token\n1,\"a, \"\"b\"\"\",…\n",
     ];
     for table in tables {
