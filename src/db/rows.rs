@@ -6,13 +6,16 @@ use sqlx::query::Query;
 use sqlx::{FromRow, PgExecutor, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use crate::error::{Error, Result};
-use crate::http::memory::{MOST_OF_PAGE, Memory};
+use crate::http::memory::Memory;
 
 /// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
-const MOST: usize = 32 << 20;
+pub const MOST: usize = 32 << 20;
 
 /// The number of bytes above which a row needs memory of its own.
 const LONG: usize = 64 << 10;
+
+/// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
+const MOST_OF_RECORDS: usize = 16 << 20;
 
 /// Returns how many bytes the values of a row have.
 #[must_use]
@@ -63,7 +66,7 @@ where
     let Some(row) = query.fetch_optional(db).await? else {
         return Ok(None);
     };
-    memory.hold_more(size(&row)).await?;
+    memory.reading(MOST).hold(size(&row)).await?;
     Ok(Some(R::from_row(&row)?))
 }
 
@@ -77,7 +80,7 @@ pub async fn parts<R>(
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let (mut parts, mut bytes) = (Vec::new(), 0);
+    let (mut parts, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST));
     let mut rows = query.fetch(db);
     while let Some(row) = rows.try_next().await? {
         let size = size(&row);
@@ -87,7 +90,7 @@ where
                 "the record has more than {MOST} bytes as JSON, which is more than an answer shows"
             )));
         }
-        memory.hold_more(size).await?;
+        reading.hold(size).await?;
         parts.push(R::from_row(&row)?);
     }
     Ok(parts)
@@ -103,15 +106,15 @@ pub async fn some<R>(
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let (mut records, mut bytes) = (Vec::new(), 0);
+    let (mut records, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST_OF_RECORDS));
     while let Some(row) = rows.try_next().await? {
         let size = size(&row);
         bytes += size;
-        if records.len() == most || bytes > MOST_OF_PAGE && !records.is_empty() {
+        if records.len() == most || bytes > MOST_OF_RECORDS && !records.is_empty() {
             return Ok((records, true));
         }
         // Once for the records, and once for the answer that is made of them.
-        memory.hold_more(size).await?;
+        reading.hold(size).await?;
         records.push(R::from_row(&row)?);
     }
     Ok((records, false))

@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use hyper::body::Frame;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
@@ -37,12 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// for what the others hold, all would be refused.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
 
-/// The number of bytes of records from which on a request that reads them holds memory for as many as a page may have. Requests
-/// that each held some of what they need, and waited for more, would wait for each other.
+/// The number of bytes of records from which on a request that reads them waits until the others of its project leave memory for
+/// all that it may read. If each held some, and waited for more, none would get it.
 const LONG_READ: usize = 512 << 10;
-
-/// The maximum number of bytes, as JSON, that the records of a page have together, unless there is only one.
-pub const MOST_OF_PAGE: usize = 16 << 20;
 
 /// How long somebody who needs memory late pauses before they ask for it again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,6 +54,8 @@ pub struct Budget {
     memory: Shares,
     /// The place of the request of each project that waits longest for more than it holds.
     growing: Shares,
+    /// What the requests of each project that read long records may hold when they have read all of them.
+    reading: Shares,
 }
 
 impl Budget {
@@ -65,7 +64,8 @@ impl Budget {
     pub fn new(bytes: usize) -> Self {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
         let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
-        Self { memory: Shares::with_total(units / 2, units), growing }
+        let reading = Shares::with_total(units / 2, Semaphore::MAX_PERMITS);
+        Self { memory: Shares::with_total(units / 2, units), growing, reading }
     }
 
     /// Returns how many bytes are held.
@@ -234,11 +234,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives back the request's place, its turn and memory for records that it did not read, because its response is made, or because it now waits for its
+    /// Gives back the request's place and ends its turn, because its response is made, or because it now waits for its
     /// client or for a place of another kind. Otherwise those who wait would keep the rest of their project from working.
     pub fn leave(&self) {
         self.end_turn();
-        self.give_back_unread();
         lock(&self.0.place).take();
         lock(&self.0.served).take();
     }
@@ -260,7 +259,7 @@ impl Memory {
         if bytes <= FREE {
             return Ok(());
         }
-        self.take(self.wanted(bytes), PATIENCE_OF_OTHERS).await
+        self.take(self.wanted(bytes)).await
     }
 
     /// Holds memory for so many bytes that are kept besides the body and what is made of it.
@@ -268,22 +267,21 @@ impl Memory {
         let before = self.0.beside.fetch_max(bytes, Ordering::Relaxed);
         let more = bytes.saturating_sub(before).div_ceil(UNIT);
         let most = self.0.budget.memory.of_one().saturating_sub(self.held());
-        self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX), PATIENCE_OF_OTHERS).await
+        self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX)).await
     }
 
-    /// Takes so many units. Waits for so long if another request of the project holds some and waits, too.
-    async fn take(&self, wanted: u32, patience_of_others: Duration) -> Result<()> {
+    async fn take(&self, wanted: u32) -> Result<()> {
         if wanted == 0 {
             return Ok(());
         }
         let project = self.0.project.get_or_init(Arc::default);
-        let Budget { memory, growing } = &self.0.budget;
+        let Budget { memory, growing, .. } = &self.0.budget;
         let growing = self.is_held().then(|| growing.try_take(project, 1));
-        let most = if matches!(growing, Some(None)) { patience_of_others } else { PATIENCE };
+        let most = if matches!(growing, Some(None)) { PATIENCE_OF_OTHERS } else { PATIENCE };
         let spent = || lock(&self.0.waited);
         let patience = most.saturating_sub(*spent());
         let begun = Instant::now();
-        let taken = tokio::time::timeout(patience, memory.take(project, wanted)).await;
+        let taken = timeout(patience, memory.take(project, wanted)).await;
         *spent() += begun.elapsed();
         self.keep(taken.map_err(|_| FULL)?);
         Ok(())
@@ -335,13 +333,13 @@ impl Memory {
 
     /// Returns how many units more are needed for so many bytes.
     fn wanted(&self, bytes: usize) -> u32 {
-        u32::try_from(self.units(bytes).saturating_sub(self.held())).unwrap_or(u32::MAX)
+        self.units(bytes).saturating_sub(u32::try_from(self.held()).unwrap_or(u32::MAX))
     }
 
     /// Returns how many units are needed for so many bytes. Who wants more than there can be for them waits until they are alone.
-    fn units(&self, bytes: usize) -> usize {
+    fn units(&self, bytes: usize) -> u32 {
         let bytes = 2 * bytes + self.0.beside.load(Ordering::Relaxed);
-        bytes.div_ceil(UNIT).min(self.0.budget.memory.of_one())
+        u32::try_from(bytes.div_ceil(UNIT).min(self.0.budget.memory.of_one())).unwrap_or(u32::MAX)
     }
 
     /// Returns how many units are held.
@@ -349,34 +347,37 @@ impl Memory {
         self.places().iter().map(Place::count).sum()
     }
 
-    /// Holds memory for so many bytes of a record that is read, besides those that were read before.
-    pub async fn hold_more(&self, bytes: usize) -> Result<()> {
+    /// Begins to read records that have at most so many bytes together.
+    #[must_use]
+    pub fn reading(&self, most: usize) -> Reading<'_> {
+        Reading { memory: self, most, place: None }
+    }
+}
+
+/// The reading of some records.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    memory: &'a Memory,
+    most: usize,
+    /// What the request may hold when it has read all of them.
+    place: Option<Place>,
+}
+
+impl Reading<'_> {
+    /// Holds memory for a record of so many bytes, besides those that the request has read before.
+    pub async fn hold(&mut self, bytes: usize) -> Result<()> {
+        let Held { budget, project, read, .. } = &*self.memory.0;
         let read = {
-            let mut read = lock(&self.0.read);
+            let mut read = lock(read);
             *read += bytes;
             *read
         };
-        if read <= FREE {
-            Ok(())
-        } else if read < LONG_READ {
-            self.take(self.wanted(read), PATIENCE_OF_OTHERS).await
-        } else {
-            self.take(self.wanted(read.max(MOST_OF_PAGE)), PATIENCE).await
+        if read >= LONG_READ && self.place.is_none() {
+            let project = project.get_or_init(Arc::default);
+            let place = budget.reading.take(project, self.memory.units(self.most));
+            self.place = Some(timeout(PATIENCE, place).await.map_err(|_| FULL)?);
         }
-    }
-
-    /// Gives back what is held for records that were not read, unless it may be held for a body.
-    fn give_back_unread(&self) {
-        if self.0.asked.load(Ordering::Relaxed) >= FREE {
-            return;
-        }
-        let needed = self.units(*lock(&self.0.read));
-        let mut more = self.held().saturating_sub(needed);
-        self.places().retain_mut(|place| {
-            let part = place.give_back(more);
-            more -= part;
-            place.count() > 0
-        });
+        self.memory.hold(read).await
     }
 }
 
@@ -491,22 +492,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_all_have_read() {
-        let budget = Budget::new(192 << 20);
-        let (step, steps) = (256 << 10, 56);
-        let read = async || {
-            let memory = Memory::begin(&mut Request::default(), &budget);
-            for _ in 0..steps {
-                memory.hold_more(step).await?;
-                tokio::time::sleep(Duration::from_millis(5)).await;
+        // Pages of a list, and large records.
+        for (steps, most) in [(56, 16 << 20), (80, 32 << 20)] {
+            let budget = Budget::new(192 << 20);
+            let step = 256 << 10;
+            let read = async || {
+                let memory = Memory::begin(&mut Request::default(), &budget);
+                let mut reading = memory.reading(most);
+                for _ in 0..steps {
+                    reading.hold(step).await?;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Ok::<_, Error>(memory.held())
+            };
+            let read = futures_util::future::join_all((0..8).map(|_| read())).await;
+            for held in read {
+                assert_eq!(held.expect("its turn comes"), 2 * steps * step / UNIT);
             }
-            memory.leave();
-            Ok::<_, Error>(memory.held())
-        };
-        let read = futures_util::future::join_all((0..8).map(|_| read())).await;
-        for held in read {
-            assert_eq!(held.expect("its turn comes"), 2 * steps * step / UNIT);
+            assert_eq!(budget.held(), 0);
         }
-        assert_eq!(budget.held(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn responses_that_clients_do_not_read_hold_memory_for_themselves_only() {
+        let budget = Budget::new(192 << 20);
+        let mut unread = Vec::new();
+        for _ in 0..8 {
+            let memory = Memory::begin(&mut Request::default(), &budget);
+            memory.reading(32 << 20).hold(4 << 20).await.expect("the others have read");
+            unread.push(memory);
+        }
+        assert_eq!(budget.held(), 64 << 20);
     }
 
     #[tokio::test(start_paused = true)]

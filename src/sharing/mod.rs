@@ -137,16 +137,6 @@ impl Place {
     }
 }
 
-impl Place {
-    /// Gives back so many of these places, or all of them if they are fewer. Returns how many these were.
-    pub fn give_back(&mut self, count: usize) -> usize {
-        let part = self.permit.split(count.min(self.count()));
-        let project = Arc::clone(&self.project);
-        let part = part.map(|permit| Self { project, permit, all: Arc::clone(&self.all) });
-        part.map_or(0, |part| part.count())
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
         self.all.give_back(&self.project, self.count());

@@ -173,7 +173,7 @@ pub async fn get(
     let Some(row) = query.build().fetch_optional(&mut *snapshot).await? else {
         return Ok(None);
     };
-    memory.hold_more(rows::size(&row)).await?;
+    memory.reading(rows::MOST).hold(rows::size(&row)).await?;
     let mut suggestion = Suggestion::from_row(&row)?;
     let looks = looks(&mut snapshot, project, &[id]).await?.into_iter().map(|(_, look, at)| (look, at));
     let views = suggestion.views(looks.collect());

@@ -245,15 +245,19 @@ fn events(
 ) -> Response {
     let send = async move {
         let performed = ended.await?;
+        if !keeps {
+            return Ok(json!(Unkept::from(performed)));
+        }
         let read = async {
             let _place = app.place_at_reading(&project).await?;
             app.longest_statement.while_heard(stored(&app, &project, id, &memory)).await?
         };
-        if !keeps {
-            return Ok(json!(Unkept::from(performed)));
-        }
-        if let Ok(send) = read.await {
-            return Ok(json!(send));
+        match read.await {
+            Ok(send) => return Ok(json!(send)),
+            Err(Error::Internal(cause)) => {
+                tracing::error!(cause = format!("{cause:#}"), "a send could not be read");
+            }
+            Err(_) => {}
         }
         let mut known = json!(Unkept::from(performed));
         known["id"] = json!(id);

@@ -42,7 +42,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// With `mode: execute`, Gleaner calls the provider and responds when the send has ended. The status is 201 even if
 /// the send failed; `state` is then `error`. With `stream`, the response is a stream of server-sent events:
 /// `attempt`, `delta`, `trimmed`, and finally `done` or `error` with the send. If the server is too busy to read the send
-/// when it has ended, that has only its `id`, `state`, `assistant_text`, `error`, `usage`, `attempts_used` and
+/// when it has ended, the last event has only the send's `id`, `state`, `assistant_text`, `error`, `usage`, `attempts_used` and
 /// `trimmed_count`. A client that closes the connection cancels the send.
 #[utoipa::path(post, path = "/v1/sends", tag = "messages", params(Writing),
     request_body(content = NewSend, example = json!({

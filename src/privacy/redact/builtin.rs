@@ -14,6 +14,9 @@ pub(super) const SECRETS: &str = "secrets";
 /// The names of the built-in rules.
 pub const BUILTIN: [&str; 4] = [SECRETS, "emails", "ips", "home-paths"];
 
+/// The number of that rule in [`BUILTIN`].
+const SECRETS_NUMBER: usize = 0;
+
 /// What is found in a text.
 #[derive(Default)]
 pub(super) struct Found {
@@ -91,6 +94,15 @@ impl Chosen {
             || RULES.hits(text).any(|(_, owner)| is_chosen(RULES.anchored.get(owner)))
     }
 
+    /// Returns the secrets in the tables of a text.
+    pub(super) fn search_tables(self, text: &str) -> Vec<Span> {
+        if !self.0[SECRETS_NUMBER] {
+            return Vec::new();
+        }
+        let found = tables::printed(text).into_iter().chain(tables::inserted(text));
+        found.map(|found| Span { start: found.start, end: found.end, rule: SECRETS_NUMBER }).collect()
+    }
+
     /// Returns what is found in a text. If there is very much, the whole of it is one span.
     pub(super) fn search(self, text: &str) -> Found {
         let mut found = Found::default();
@@ -130,25 +142,13 @@ impl Chosen {
     }
 }
 
-impl Chosen {
-    /// Returns the secrets in the tables of a text.
-    pub(super) fn search_tables(self, text: &str) -> Vec<Span> {
-        let rule = 0;
-        if !self.0[rule] {
-            return Vec::new();
-        }
-        let found = tables::printed(text).into_iter().chain(tables::inserted(text));
-        found.map(|found| Span { start: found.start, end: found.end, rule }).collect()
-    }
-}
-
 /// Returns the patterns of the built-in rule with this number.
 fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
     let patterns = match BUILTIN[rule] {
         SECRETS => secrets::patterns(),
         "emails" => vec![Pattern::matches(
             &["@"],
-            r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b(?:$|[^(])",
+            r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b",
             is_mailbox,
         )],
         "ips" => [
@@ -184,24 +184,43 @@ fn home_paths() -> String {
 /// Returns whether what looks like the address of a mailbox is none of an image at several scales, a unit of systemd, or a product of
 /// two matrices in Python.
 fn is_mailbox(text: &str) -> bool {
-    const NO_DOMAINS: [&str; 13] = [
-        "avif", "gif", "heic", "jpeg", "jpg", "pdf", "png", "scope", "service", "slice", "socket", "svg",
+    const NO_DOMAINS: [&str; 19] = [
+        "avif",
+        "contiguous",
+        "gif",
+        "heic",
+        "jpeg",
+        "jpg",
+        "pdf",
+        "permute",
+        "png",
+        "reshape",
+        "scope",
+        "service",
+        "slice",
+        "socket",
+        "svg",
+        "transpose",
+        "unsqueeze",
+        "view",
         "webp",
     ];
-    let domain = text.rsplit('@').next().unwrap_or_default();
-    let (first, last) = (domain.split('.').next(), domain.rsplit('.').next());
-    first != Some("self") && last.is_none_or(|last| !NO_DOMAINS.contains(&last))
+    const DOMAINS: [&str; 4] = ["com", "inc", "net", "org"];
+    let domain = text.rsplit('@').next().unwrap_or_default().to_ascii_lowercase();
+    let (first, last) = domain.rsplit_once('.').unwrap_or_default();
+    !NO_DOMAINS.contains(&last) && (first != "self" || DOMAINS.contains(&last))
 }
 
 /// Returns whether a text is an address of another machine. Of version 6, these are the ranges that are in use (IANA, "IPv6 Global
-/// Unicast" and RFC 6890), because paths and slices in code look like addresses, too.
+/// Unicast", and RFC 6890), because paths and slices in code look like addresses, too.
 fn is_address(text: &str) -> bool {
     match text.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V4(address)) => !address.is_loopback() && !address.is_unspecified(),
-        Ok(IpAddr::V6(address)) => {
-            matches!(address.segments(), [0x2000..=0x3fff | 0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..]
-                | [0x64, 0xff9b, ..])
-        }
+        Ok(IpAddr::V6(address)) => match address.segments() {
+            [0x2000..=0x3fff | 0x5f00 | 0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..]
+            | [0x64, 0xff9b, ..] => true,
+            _ => text.contains('.'),
+        },
         Err(_) => false,
     }
 }

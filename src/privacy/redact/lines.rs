@@ -127,11 +127,10 @@ fn headed(text: &str) -> Option<Plain> {
     let mut lines = text.split('\n').take(MOST_LINES).peekable();
     let mut parts = Vec::new();
     while let Some(line) = lines.next() {
-        if length == 0 || in_common(first, line) < length || !line.is_char_boundary(length) {
+        if length == 0 || in_common(first, line) < length {
             (first, length) = (line, lines.peek().map_or(0, |next| in_common(line, next)));
         }
-        // What was in common is measured in the other line.
-        if length > 0 && line.is_char_boundary(length) {
+        if length > 0 {
             parts.push((start..start + length, None));
         }
         start += line.len() + 1;

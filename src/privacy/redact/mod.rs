@@ -54,8 +54,7 @@ const CUSTOM_TIME: (Duration, Duration) = (Duration::from_micros(50), Duration::
 /// need some at first, when the automata are built.
 const CUSTOM_SPARE: Duration = Duration::from_millis(250);
 
-/// The maximum number of spans of an event that are replaced one by one. A name in a replacement may be longer than what
-/// it replaces, so that the event would become too long.
+/// The maximum number of spans of an event that are replaced one by one, because each takes memory.
 const MOST_SPANS: usize = 100_000;
 
 /// Replaces the private spans of texts by a project's rules.

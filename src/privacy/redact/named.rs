@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::near_names::near;
-use super::other_forms::{is_in_arn, is_of_checksum, is_of_other_form, is_source, is_tag};
+use super::other_forms::{is_checksum, is_in_arn, is_of_other_form, is_source, is_tag};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
 use super::value_ends::{LONGEST, bare, beginning, content, quoted};
@@ -112,9 +112,9 @@ pub(super) fn anchors() -> Vec<&'static str> {
 }
 
 /// A name that is no secret's, although it looks like one.
-pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|ignored|image|object|partition|primary|pub|public|recv|restore\
-    |row|sort|trusted|unique|verify|websocket)\
-    [_-]?key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
+pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|recv|restore\
+    |row|sort|unique|verify|websocket)\
+    [_-]?key|(?:ignored|trusted)-key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
     |(?:credential|key|reset|token|user[_-]?secrets)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
     |url|version))";
 
@@ -217,7 +217,8 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
             // Also as a block of YAML, a list, or a section of XML.
             bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|<<[-~]?[a-z_]+|-)\s+|<!\[cdata\[|<string>)?"),
             // The beginning of a block of Markdown or HTML.
-            block = r"(?:```|~~~)[a-z]*\r?\n[ \t]*|<(?:pre|code)>\s*(?:<code>\s*)?",
+            block =
+                format_args!(r"(?:(?:```|~~~)[a-z]*\r?\n[ \t]*|<(?:pre|code)>\s*(?:<code>\s*)?)({QUOTE})?"),
             argument = format_args!(
                 r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|{QUOTE}?\)?\s*\.(?:unwrap_or(?:_else)?|or_?else(?:_?get)?|getorelse)\((?:\|_\||\(\)\s?->)?\s*\{{?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
             ),
@@ -248,10 +249,8 @@ fn values(text: &str) -> Vec<Range<usize>> {
             let before = &text[..name.start()];
             // A path in code has two colons.
             let is_path = name.as_str().ends_with(':') && text[at..].starts_with(':');
-            let is_other = found.name("other").is_some()
-                || is_in_arn(before)
-                || is_source(before, name.as_str())
-                || is_of_checksum(before);
+            let is_other =
+                found.name("other").is_some() || is_in_arn(before) || is_source(before, name.as_str());
             if is_path || is_other {
                 at = behind_long_word(text, at);
                 continue;
@@ -274,6 +273,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
             match read {
                 Ok(value)
                     if is_no_secret(text, value.clone())
+                        || is_checksum(before, &text[name.start()..value.start], &text[value.clone()])
                         || is_of_next_line(name.as_str(), &text[value.end..]) =>
                 {
                     at = behind_long_word(text, at);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
-use super::other_forms::{is_of_checksum, is_of_other_form, is_tag};
+use super::other_forms::{is_checksum, is_of_other_form, is_tag};
 use super::random::{is_long_number, is_very_random};
 use super::value_ends::beginning;
 
@@ -27,10 +27,7 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
         LazyLock::new(|| Expression::builtin(&format!("(?i-u){OTHER_NAME}$")));
     let is_secret = |name: &Match<'_>| {
         let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));
-        let before = &text[..name.start()];
-        !OTHER.is_match(&text[end..name.end()])
-            && !is_of_checksum(before)
-            && !is_counted(before, name.as_str())
+        !OTHER.is_match(&text[end..name.end()]) && !is_counted(&text[..name.start()], name.as_str())
     };
     let mut names = NAME.find_iter(text).filter(is_secret).peekable();
     let mut read = 0;
@@ -50,6 +47,7 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
                 && !is_of_other_form(&rest[..token])
                 && !is_tag(&text[..at], &rest[..token])
                 && !is_other(&text[name.end()..at], rest)
+                && !is_checksum(&text[..name.start()], &text[name.start()..at], &rest[..token])
                 && !is_in_head(text, name.start())
             {
                 values.push(at..at + token + padding);
@@ -62,11 +60,14 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Returns whether a name is what has been counted, as in "1,234 input tokens". `before` is the text up to it.
+/// Returns whether a name is what a model has read or written, as in "1,234 input tokens". `before` is the text up to it.
 fn is_counted(before: &str, name: &str) -> bool {
-    static COUNT: LazyLock<Expression> =
-        LazyLock::new(|| Expression::builtin(r"(?i-u)[0-9][km]? (?:[a-z]+ )?$"));
-    const LONGEST: usize = 32;
+    static COUNT: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r"(?i-u)(?:(?:[0-9][0-9,]*[0-9]{3}|[0-9]{3}|[0-9]k|[0-9]m) (?:[a-z]+ )?|[0-9] (?:cached|completion|input|output|prompt|reasoning|thinking|total) )$",
+        )
+    });
+    const LONGEST: usize = 40;
     name.eq_ignore_ascii_case("tokens")
         && COUNT.is_match(&before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST))..])
 }

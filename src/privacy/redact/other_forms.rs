@@ -93,18 +93,26 @@ fn is_constraint(value: &str) -> bool {
     NAME.is_match(value)
 }
 
-/// Returns whether what begins behind a text is a name whose value is a checksum: of the file with this name, in the form of BSD,
-/// or in an annotation of Kubernetes, as charts of Helm have.
-pub(super) fn is_of_checksum(before: &str) -> bool {
-    static SUM: LazyLock<Expression> = LazyLock::new(|| {
+/// Returns whether a value is a checksum: of the file whose name is before it, in the form of BSD, or in an annotation of Kubernetes,
+/// as charts of Helm have. `before` is the text up to what looks like the name of a secret, and `between` what is from there to the
+/// value.
+pub(super) fn is_checksum(before: &str, between: &str, value: &str) -> bool {
+    static NAME: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
             r"(?i-u)(?:\bchecksum/[a-z0-9_.-]*|\b(?:blake2[bps]+(?:-?[0-9]+)?|md[45]|rmd160|sha(?:-?[0-9]{1,3}(?:-[0-9]{3})?)?|sm3) ?\((?u:[^()\n])*)$",
         )
     });
+    const DIGITS: [usize; 6] = [32, 40, 56, 64, 96, 128];
     const LONGEST: usize = 200;
+    if !DIGITS.contains(&value.len()) || !value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return false;
+    }
     let near = &before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST))..];
     let line = near.rsplit('\n').next().unwrap_or_default();
-    (line.contains('(') || line.contains('/')) && SUM.is_match(line)
+    // What is in the parentheses is the whole name of a file, and no argument.
+    let is_of_file =
+        || between.trim_end().strip_suffix('=').is_some_and(|name| name.trim_end().ends_with(')'));
+    NAME.find(line).is_some_and(|name| !name.as_str().contains('(') || is_of_file())
 }
 
 /// Returns whether a name with its sign is that of a module or a package of which a log says what follows. `before` is the text

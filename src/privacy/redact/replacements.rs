@@ -53,9 +53,8 @@ impl Redactor {
             redacted.push_str(REPLACEMENT);
             redacted.push_str(name);
             if let Some((key, length)) = tags {
-                let hash = key.hash(&text.as_bytes()[begin..span.end]);
                 redacted.push(':');
-                redacted.extend(hash[..length].iter().map(|byte| format!("{byte:02x}")));
+                redacted.push_str(&self::tag(key, &text[begin..span.end], length));
             }
             redacted.push(']');
         }
@@ -85,6 +84,13 @@ impl Redactor {
             self.builtin.names().any(|own| own == name) || self.custom_names.iter().any(|own| **own == *name);
         (is_rule && tag.is_none_or(is_tag)).then_some(end + 1)
     }
+}
+
+/// Returns the tag of a text, which is made with a key, and has so many bytes.
+pub(super) fn tag(key: &HashKey, text: &str, length: usize) -> String {
+    let mut tag = String::with_capacity(2 * length);
+    tag.extend(key.hash(text.as_bytes())[..length].iter().map(|byte| format!("{byte:02x}")));
+    tag
 }
 
 /// Returns a text without what looks like replacements in it, the last of which may be cut off. They say nothing of the text

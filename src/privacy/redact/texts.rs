@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::replacements::{NAME_TAG, TAG};
+use super::replacements::{NAME_TAG, TAG, tag};
 use super::{LONGEST_NAME, MOST_SPANS, Redactor, Span, merge};
 use crate::http::clean::clean_json;
 use crate::privacy::hash_key::HashKey;
@@ -155,6 +155,22 @@ impl<'a> Redaction<'a> {
         replace(&spans).filter(|new| new.len() <= LONGEST_NAME).or_else(|| replace(&[whole]))
     }
 
+    /// Returns the name of a member without its private spans, or none if it has none. Names that were different stay different, so
+    /// that each keeps its value. One for which there is no room is replaced as a whole.
+    fn redacted_member(&mut self, name: &str) -> Option<String> {
+        let spans = self.redactor.spans(name, 0, self.left());
+        self.count(&spans);
+        let mut room = usize::MAX;
+        let new = self.redactor.replace(name, 0, &spans, Some((self.key, TAG)), &mut room)?;
+        match self.room.checked_sub(usize::MAX - room) {
+            Some(left) => {
+                self.room = left;
+                Some(new)
+            }
+            None => Some(WITHOUT_NAME.to_owned() + &tag(self.key, name, TAG)),
+        }
+    }
+
     /// Returns the number of spans that may still be replaced one by one.
     fn left(&self) -> usize {
         MOST_SPANS.saturating_sub(self.spans as usize)
@@ -209,7 +225,7 @@ impl<'a> Redaction<'a> {
         let mut of_whole = self.redactor.of_builtin(json);
         of_whole.retain(|span| !self.redactor.is_replaced(json, span));
         of_whole.sort_unstable();
-        let is_full = of_whole.iter().any(|span| span.is_whole(json));
+        let full = of_whole.iter().find(|span| span.is_whole(json)).copied();
         let mut of_whole = of_whole.into_iter().peekable();
         let (mut redacted, mut end, mut at) = (String::new(), 0, 0);
         // The name before the value that comes next, and before each array and object that has begun.
@@ -227,9 +243,9 @@ impl<'a> Redaction<'a> {
                     if let Some((text, inside)) = meaning_with(string, inside) {
                         // Names that were different stay different, so that each keeps its value.
                         let new = if is_name {
-                            self.redacted_from(&text, 0, Some(self.key))
-                        } else if is_full {
-                            self.spans += 1;
+                            self.redacted_member(&text)
+                        } else if let Some(span) = full.filter(|_| !text.is_empty()) {
+                            self.count(&[span]);
                             Some(WITHOUT_NAME.to_owned())
                         } else {
                             self.value(&text, name.as_deref(), inside)

@@ -137,6 +137,24 @@ fn a_text_with_very_many_secrets_goes_as_a_whole() {
 }
 
 #[test]
+fn the_members_of_an_object_stay_apart_if_there_is_no_room_for_replacements_of_their_names() {
+    let (redactor, key) = (Redactor::new(&["emails"], &[], None).expect("a rule"), HashKey::new(vec![1; 32]));
+    let names = (0..1_000).map(|n| format!("{n}@b.org"));
+    let object: serde_json::Map<_, _> = names.map(|name| (name, serde_json::Value::from(1))).collect();
+    let mut text = serde_json::Value::from(object).to_string();
+    let before = text.len();
+    text.texts(&mut Redaction::new(&redactor, &key));
+    let redacted: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&text).expect("an object");
+    assert_eq!(redacted.len(), 1_000);
+    assert!(
+        redacted.keys().any(|name| name.starts_with('*'))
+            && redacted.keys().any(|name| name.starts_with('['))
+    );
+    assert!(!text.contains("@b.org") && text.len() < before * 3, "{} bytes", text.len());
+}
+
+#[test]
 fn the_texts_of_an_event_become_longer_by_a_half_at_most_and_a_name_by_little() {
     let (name, key) = ("n".repeat(50), HashKey::new(vec![1; 32]));
     let each = Redactor::new(&["emails"], &[(&name, "a")], Some(key.clone())).expect("an expression");

@@ -44,6 +44,11 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ("git@github.com:x/y", "[redacted:emails]:x/y"),
         ("logo@2x.png user@1000.service x@self.weight", "logo@2x.png user@1000.service x@self.weight"),
         ("q@k.transpose(-2), (ann@x.org)", "q@k.transpose(-2), ([redacted:emails])"),
+        (
+            "bob@mail.example.com(Bob) a@2x.PNG me@self.inc",
+            "[redacted:emails](Bob) a@2x.PNG [redacted:emails]",
+        ),
+        ("::10.1.2.3 5f00:1234::1", "[redacted:ips] [redacted:ips]"),
         ("a[::2] x86_64::f c::c_char fe80::1 a::b", "a[::2] x86_64::f c::c_char [redacted:ips] a::b"),
         ("64:ff9b::203.0.113.7, fd12:3456::1", "[redacted:ips], [redacted:ips]"),
         ("from 203.0.113.7:443 and 2001:db8::1.", "from [redacted:ips]:443 and [redacted:ips]."),

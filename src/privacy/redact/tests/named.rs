@@ -164,6 +164,28 @@ fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the
 }
 
 #[test]
+fn the_arguments_of_functions_that_hash_are_replaced() {
+    let redactor = secrets();
+    for form in [
+        "token = sha256(password=\"…\")",
+        "digest = sha256({ secret: \"…\" })",
+        "SELECT md5(password='…')",
+        "the md5 (of api_key: …)",
+        "SHA1 (token) = …",
+        "see checksum/token=…",
+        "I have 2 tokens …",
+        "API key:\n```\n\"…\"\n```",
+    ] {
+        let value = random(32);
+        let text = redacted(&redactor, &form.replace('…', &value));
+        assert!(!text.contains(&value), "{text}");
+    }
+    let digits = drawn("0123456789abcdef", 64, 7);
+    let text = redacted(&redactor, &format!("sha256(password=\"{digits}\")"));
+    assert!(!text.contains(&digits), "{text}");
+}
+
+#[test]
 fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
     let redactor = secrets();
     let list = [1, 2, 3].map(|seed| drawn(LETTERS_AND_DIGITS, 24, seed));
