@@ -108,7 +108,7 @@ pub struct NewKey {
     #[schema(min_length = 1, max_length = 200)]
     pub name: String,
     /// The key's scopes, at least one of `write`, `read`, `admin` and `operator`, and each only once.
-    #[schema(min_items = 1)]
+    #[schema(min_items = 1, value_type = std::collections::HashSet<Scope>)]
     pub scopes: Vec<Scope>,
     /// When the key expires. By default, it never expires.
     pub expires_at: Option<Timestamp>,

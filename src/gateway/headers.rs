@@ -48,10 +48,11 @@ pub(super) struct Options {
     #[param(rename = "Gleaner-Topic")]
     pub(super) topic: Option<String>,
     /// The id of an open generation log to which the answer is appended as an attempt.
-    #[param(rename = "Gleaner-Generation-Id", value_type = Option<String>)]
+    #[param(rename = "Gleaner-Generation-Id", value_type = String, required = false,
+        pattern = "^([0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})?$")]
     pub(super) generation: Option<Uuid>,
     /// The number of the attempt in the generation log. The default is the next number.
-    #[param(rename = "Gleaner-Attempt", value_type = Option<String>)]
+    #[param(rename = "Gleaner-Attempt", value_type = String, required = false, pattern = "^(0*[1-9][0-9]{0,8})?$")]
     pub(super) attempt: Option<i32>,
     /// With `on`, the gateway drops the oldest turn and sends the rest again when the provider reports that the
     /// context is too long.

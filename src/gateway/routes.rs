@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use tokio::sync::oneshot;
+use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -49,13 +50,23 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     router
 }
 
+/// The body of a request for a model. All of its members are forwarded to the provider.
+#[derive(ToSchema)]
+#[schema(as = ProviderRequest)]
+#[expect(dead_code, reason = "it only describes what is forwarded as it was written")]
+struct Asking {
+    /// The name of the model, as in the providers file.
+    #[schema(example = "my-model")]
+    model: String,
+}
+
 /// Forwards a request to `OpenAI`'s Chat Completions API and records it as a send.
 ///
 /// The gateway forwards the body unchanged to the provider that offers the model, and returns the provider's response
 /// unchanged, streamed or not. The response is sent, or if it is streamed ends, after the record is committed. The
 /// gateway's own errors have the shape of the provider's errors.
 #[utoipa::path(post, path = "/openai/v1/chat/completions", tag = "gateway", params(Options),
-    request_body(content = FreeForm, example = json!({
+    request_body(content = Asking, example = json!({
         "model": "my-model", "messages": [{"role": "user", "content": "How do I list files?"}]})),
     responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_chat_completion(State(app): State<App>, request: Request) -> Response {
@@ -66,7 +77,7 @@ async fn create_chat_completion(State(app): State<App>, request: Request) -> Res
 ///
 /// The gateway handles the request like one to `/openai/v1/chat/completions`.
 #[utoipa::path(post, path = "/openai/v1/responses", tag = "gateway", params(Options),
-    request_body(content = FreeForm, example = json!({"model": "my-model", "input": "How do I list files?"})),
+    request_body(content = Asking, example = json!({"model": "my-model", "input": "How do I list files?"})),
     responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_response(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::Responses, request).await
@@ -77,7 +88,7 @@ async fn create_response(State(app): State<App>, request: Request) -> Response {
 /// The gateway handles the request like one to `/openai/v1/chat/completions`. The Gleaner key may also be sent in the
 /// header `x-api-key`.
 #[utoipa::path(post, path = "/anthropic/v1/messages", tag = "gateway", params(Options),
-    request_body(content = FreeForm, example = json!({
+    request_body(content = Asking, example = json!({
         "model": "my-claude", "max_tokens": 512, "messages": [{"role": "user", "content": "How do I list files?"}]})),
     responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_message(State(app): State<App>, request: Request) -> Response {
@@ -86,7 +97,7 @@ async fn create_message(State(app): State<App>, request: Request) -> Response {
 
 /// Forwards a token-counting request to the provider. Nothing is recorded.
 #[utoipa::path(post, path = "/anthropic/v1/messages/count_tokens", tag = "gateway",
-    request_body(content = FreeForm, example = json!({
+    request_body(content = Asking, example = json!({
         "model": "my-claude", "messages": [{"role": "user", "content": "How do I list files?"}]})),
     responses((status = 200, description = "The provider's response", body = FreeForm), Errors))]
 async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {
