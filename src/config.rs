@@ -90,7 +90,7 @@ pub struct Serve {
 
     /// The memory for the bodies of all requests together, in MiB. A request that finds none free waits briefly and
     /// is then rejected.
-    #[arg(long, env = "GLEANER_BODY_MEMORY", default_value_t = 192, value_name = "MIB",
+    #[arg(long, env = "GLEANER_BODY_MEMORY", default_value_t = crate::server::BODY_MEMORY, value_name = "MIB",
         value_parser = clap::value_parser!(u32).range(128..=1 << 20))]
     pub body_memory: u32,
 

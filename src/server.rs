@@ -74,13 +74,16 @@ pub struct Settings {
     pub trusts: bool,
 }
 
+/// The default of [`Settings::body_memory`], in MiB.
+pub const BODY_MEMORY: u32 = 192;
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             connections: 16,
             exports: places::Limits::default(),
             defaults: Defaults::default(),
-            body_memory: 192,
+            body_memory: BODY_MEMORY as usize,
             most_connections: 1024,
             providers: Arc::default(),
             calls: 256,

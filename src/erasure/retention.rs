@@ -3,8 +3,8 @@
 //!
 //! Records are erased in small batches, each in its own transaction. The size of a batch adapts to how long the last
 //! one of its project and domain took, and the pause after a batch is several times as long as the batch, so that erasing never
-//! takes most of the time. Projects take turns: half of the time is for those of which more records have expired than one batch has,
-//! and the other half for looking at the rest. What was learned from searches keeps its weight.
+//! takes most of the time. Projects take turns: half of the time is for those that have more expired records than a batch erases, and
+//! the other half is for looking at the rest. What was learned from searches keeps its weight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -41,13 +41,14 @@ pub struct Retention {
     keyring: Arc<Keyring>,
     /// When the current pass began.
     begun: Option<Timestamp>,
-    /// Of whose records no batch has been erased in the current pass.
+    /// The records at which the current pass has not looked yet.
     ahead: VecDeque<Records>,
-    /// Of whose records there may be more than the batches that were erased.
+    /// The records of which some have been erased, and more may have expired.
     more: BTreeMap<Records, Progress>,
-    /// How long batches of this pass have taken behind which there are no more records, and how long all others.
-    taken: (Duration, Duration),
-    /// The least time that batches of the records in `more` had taken when the pass began.
+    /// How long this pass has looked at records of which no more have expired, and how long it has erased others.
+    looking: Duration,
+    erasing: Duration,
+    /// The least time that any of the records in `more` had taken when the pass began.
     least: Duration,
 }
 
@@ -74,7 +75,8 @@ impl Retention {
             begun: None,
             ahead: VecDeque::new(),
             more: BTreeMap::new(),
-            taken: Default::default(),
+            looking: Duration::ZERO,
+            erasing: Duration::ZERO,
             least: Duration::ZERO,
         }
     }
@@ -89,13 +91,13 @@ impl Retention {
                 self.ahead.extend(records.into_iter().filter(|records| !self.more.contains_key(records)));
             }
             self.begun = Some(now);
-            self.taken = Default::default();
+            (self.looking, self.erasing) = Default::default();
             self.least = self.more.values().map(|progress| progress.taken).min().unwrap_or_default();
         }
         let behind = self.more.iter().min_by_key(|(_, progress)| progress.taken);
         let behind = behind.map(|(records, progress)| (records.clone(), *progress));
         let next = match behind {
-            Some(next) if self.ahead.is_empty() || self.taken.1 < self.taken.0 => Some(next),
+            Some(next) if self.ahead.is_empty() || self.erasing < self.looking => Some(next),
             _ => self.ahead.pop_front().map(|new| (new, Progress { taken: self.least, most: FIRST })),
         };
         if let Some((records, mut progress)) = next {
@@ -104,10 +106,10 @@ impl Retention {
             let took = begun.elapsed();
             progress.taken += took;
             if has_more.as_ref().is_ok_and(|has_more| *has_more) {
-                self.taken.1 += took;
+                self.erasing += took;
                 self.more.insert(records, progress);
             } else {
-                self.taken.0 += took;
+                self.looking += took;
                 self.more.remove(&records);
             }
             has_more?;

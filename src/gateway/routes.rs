@@ -52,9 +52,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 /// The body of a request for a model. All of its members are forwarded to the provider.
 #[derive(ToSchema)]
-#[schema(as = ProviderRequest)]
 #[expect(dead_code, reason = "it only describes what is forwarded as it was written")]
-struct Asking {
+struct ProviderRequest {
     /// The name of the model, as in the providers file.
     #[schema(example = "my-model")]
     model: String,
@@ -66,7 +65,7 @@ struct Asking {
 /// unchanged, streamed or not. The response is sent, or if it is streamed ends, after the record is committed. The
 /// gateway's own errors have the shape of the provider's errors.
 #[utoipa::path(post, path = "/openai/v1/chat/completions", tag = "gateway", params(Options),
-    request_body(content = Asking, example = json!({
+    request_body(content = ProviderRequest, example = json!({
         "model": "my-model", "messages": [{"role": "user", "content": "How do I list files?"}]})),
     responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_chat_completion(State(app): State<App>, request: Request) -> Response {
@@ -77,7 +76,7 @@ async fn create_chat_completion(State(app): State<App>, request: Request) -> Res
 ///
 /// The gateway handles the request like one to `/openai/v1/chat/completions`.
 #[utoipa::path(post, path = "/openai/v1/responses", tag = "gateway", params(Options),
-    request_body(content = Asking, example = json!({"model": "my-model", "input": "How do I list files?"})),
+    request_body(content = ProviderRequest, example = json!({"model": "my-model", "input": "How do I list files?"})),
     responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_response(State(app): State<App>, request: Request) -> Response {
     pass(app, Api::Responses, request).await
@@ -88,7 +87,7 @@ async fn create_response(State(app): State<App>, request: Request) -> Response {
 /// The gateway handles the request like one to `/openai/v1/chat/completions`. The Gleaner key may also be sent in the
 /// header `x-api-key`.
 #[utoipa::path(post, path = "/anthropic/v1/messages", tag = "gateway", params(Options),
-    request_body(content = Asking, example = json!({
+    request_body(content = ProviderRequest, example = json!({
         "model": "my-claude", "max_tokens": 512, "messages": [{"role": "user", "content": "How do I list files?"}]})),
     responses((status = 200, description = "The provider's response", content((FreeForm = "application/json"), (String = "text/event-stream"))), Errors))]
 async fn create_message(State(app): State<App>, request: Request) -> Response {
@@ -97,7 +96,7 @@ async fn create_message(State(app): State<App>, request: Request) -> Response {
 
 /// Forwards a token-counting request to the provider. Nothing is recorded.
 #[utoipa::path(post, path = "/anthropic/v1/messages/count_tokens", tag = "gateway",
-    request_body(content = Asking, example = json!({
+    request_body(content = ProviderRequest, example = json!({
         "model": "my-claude", "messages": [{"role": "user", "content": "How do I list files?"}]})),
     responses((status = 200, description = "The provider's response", body = FreeForm), Errors))]
 async fn count_message_tokens(State(app): State<App>, request: Request) -> Response {

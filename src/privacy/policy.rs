@@ -93,7 +93,7 @@ impl Policy {
     }
 
     /// Returns the number of bytes of the texts that `show` shows, which are not changed.
-    pub fn length(&self, show: impl FnOnce(&mut Redaction<'_>)) -> usize {
+    pub fn bytes_of_texts(&self, show: impl FnOnce(&mut Redaction<'_>)) -> usize {
         let mut counting = Redaction::counting(&self.redactor, &self.key);
         show(&mut counting);
         counting.counted()

@@ -77,8 +77,9 @@ impl Search {
         self.memory.hold_late(bytes.min(LARGE) / 2, PATIENCE).await
     }
 
-    /// Ranks the texts of the candidates by their trigrams, which takes more memory than is held if they are large. Others may wait
-    /// behind such a ranking, so that this one does not wait for a thread of its project any more when it is its turn.
+    /// Ranks the texts of the candidates by their trigrams. That takes more memory than is held if they are large, so large rankings
+    /// take place one at a time. Others wait for the one whose turn it is, which therefore needs no place among the threads of its
+    /// project.
     pub async fn rank<T: Send + 'static>(self, ranking: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let project = Arc::clone(&self.project);
         let is_large = self.bytes.load(Ordering::Relaxed) > LARGE;

@@ -8,7 +8,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Shares;
 
-/// The number of bytes beyond which work is large.
+/// The number of bytes beyond which a piece of work is large.
 const LARGE: usize = 1 << 20;
 
 /// The places of large work, because together it takes much memory.
@@ -24,7 +24,7 @@ pub async fn apart<T: Send + 'static>(project: &Arc<str>, work: impl FnOnce() ->
     apart_with(project, 0, work).await
 }
 
-/// Runs work as [`apart`] does that takes some memory for each of so many bytes.
+/// Runs work as [`apart`] does that takes some memory for each of so many bytes. Large work of a project is done one piece at a time.
 pub async fn apart_with<T: Send + 'static>(
     project: &Arc<str>,
     bytes: usize,

@@ -28,6 +28,18 @@ pub(super) struct Found {
     pub(super) spans_lines: bool,
 }
 
+impl Found {
+    /// Adds what a pattern finds from a position on, or makes the whole text one span if that is very much. Returns up to where the
+    /// text need not be searched again.
+    fn collect(&mut self, pattern: &Pattern, text: &str, at: usize) -> usize {
+        let end = pattern.collect(text, at, &mut self.spans);
+        if self.spans.len() > MOST_SPANS {
+            self.spans = vec![Span { start: 0, end: text.len(), rule: pattern.rule }];
+        }
+        end
+    }
+}
+
 /// All built-in rules, compiled.
 struct Rules {
     /// The patterns that are tried at the occurrences of their anchors.
@@ -122,21 +134,14 @@ impl Chosen {
             if known.is_some_and(|known| start < looked[known].1) {
                 continue;
             }
-            let end = pattern.collect(text, start, &mut found.spans);
-            if found.spans.len() > MOST_SPANS {
-                found.spans = vec![Span { start: 0, end: text.len(), rule: pattern.rule }];
-                return found;
-            }
+            let end = found.collect(pattern, text, start);
             match known {
                 Some(known) => looked[known].1 = end,
                 None => looked.push((owner, end)),
             }
         }
         for other in RULES.others.iter().filter(|other| self.has(other)) {
-            other.collect(text, 0, &mut found.spans);
-            if found.spans.len() > MOST_SPANS {
-                found.spans = vec![Span { start: 0, end: text.len(), rule: other.rule }];
-            }
+            found.collect(other, text, 0);
         }
         found
     }

@@ -299,7 +299,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
 fn elements(text: &str, at: usize, mut value: Range<usize>) -> Vec<Range<usize>> {
     static NEXT: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
-            r#"^(?-u)(?:\\*["'`]\s*,\s*(?<mark>\\*["'`])|\\*["'`]?(?:\\+r)?(?:\r?\n|\\+n)[ \t]*-[ \t]+(\\*["'`])?)"#,
+            r#"^(?-u)(?:\\*["'`]\s*,\s*(\\*["'`])|\\*["'`]?(?:\\+r)?(?:\r?\n|\\+n)[ \t]*-[ \t]+(\\*["'`])?)"#,
         )
     });
     let before = text[..at].trim_end_matches(['"', '\'', '`', '\\']).trim_end();

@@ -7,7 +7,7 @@ use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
 use super::other_forms::{is_checksum, is_of_other_form, is_tag};
 use super::random::{is_long_number, is_very_random};
-use super::value_ends::beginning;
+use super::value_ends::{beginning, ending};
 
 /// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
 const NEAR: usize = 80;
@@ -26,8 +26,8 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
     static OTHER: LazyLock<Expression> =
         LazyLock::new(|| Expression::builtin(&format!("(?i-u){OTHER_NAME}$")));
     let is_secret = |name: &Match<'_>| {
-        let end = text.floor_char_boundary(name.end().saturating_sub(LONGEST_OTHER));
-        !OTHER.is_match(&text[end..name.end()]) && !is_counted(&text[..name.start()], name.as_str())
+        !OTHER.is_match(ending(&text[..name.end()], LONGEST_OTHER))
+            && !is_counted(&text[..name.start()], name.as_str())
     };
     let mut names = NAME.find_iter(text).filter(is_secret).peekable();
     let mut read = 0;
@@ -68,8 +68,7 @@ fn is_counted(before: &str, name: &str) -> bool {
         )
     });
     const LONGEST: usize = 40;
-    name.eq_ignore_ascii_case("tokens")
-        && COUNT.is_match(&before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST))..])
+    name.eq_ignore_ascii_case("tokens") && COUNT.is_match(ending(before, LONGEST))
 }
 
 /// Returns whether the name at a position is a part of what a program writes before the message in a line of a log, which names
@@ -147,7 +146,7 @@ fn is_said_in_quotes(between: &str, last: &str) -> bool {
             r#"^(?i-u)\*{{0,2}}(?: (?:{WORD}|["'`]{WORD}["'`]|\({WORD}(?: {WORD})*\)))+\*{{0,2}}: \*{{0,2}}\\?["'`]$"#
         ))
     });
-    /// What is of a secret, or beside one, and is none.
+    // The last words of names of what belongs to a secret, or is beside one, and is none.
     const OTHERS: [&str; 24] = [
         "branch",
         "build",
@@ -174,5 +173,5 @@ fn is_said_in_quotes(between: &str, last: &str) -> bool {
         "user",
         "version",
     ];
-    SENTENCE.is_match(between) && !OTHERS.iter().any(|other| last.rsplit('_').next() == Some(other))
+    SENTENCE.is_match(between) && !last.rsplit('_').next().is_some_and(|word| OTHERS.contains(&word))
 }

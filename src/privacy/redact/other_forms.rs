@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::random::{is_key, is_random, is_very_random};
+use super::value_ends::ending;
 
 /// Returns whether a value is of a form that no secret has.
 pub(super) fn is_of_other_form(value: &str) -> bool {
@@ -107,7 +108,7 @@ pub(super) fn is_checksum(before: &str, between: &str, value: &str) -> bool {
     if !DIGITS.contains(&value.len()) || !value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return false;
     }
-    let near = &before[before.ceil_char_boundary(before.len().saturating_sub(LONGEST))..];
+    let near = ending(before, LONGEST);
     let line = near.rsplit('\n').next().unwrap_or_default();
     // What is in the parentheses is the whole name of a file, and no argument.
     let is_of_file =
@@ -120,7 +121,7 @@ pub(super) fn is_checksum(before: &str, between: &str, value: &str) -> bool {
 pub(super) fn is_source(before: &str, name: &str) -> bool {
     const LONGEST: usize = 80;
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    let near = &before[before.floor_char_boundary(before.len().saturating_sub(LONGEST))..];
+    let near = ending(before, LONGEST);
     let path = near.trim_end_matches(is_of_name);
     let scope = path.strip_suffix('/').map(|path| path.trim_end_matches(is_of_name));
     // Something else than the path is before it in the line, as settings may have such names, too.
@@ -212,7 +213,7 @@ pub(super) const ARN: &str = "arn:aws";
 /// Returns whether a text ends with the beginning of the name of a resource of AWS. The name of a secret is not one itself.
 pub(super) fn is_in_arn(before: &str) -> bool {
     const LONGEST: usize = 80;
-    let name = &before[before.floor_char_boundary(before.len().saturating_sub(LONGEST))..];
+    let name = ending(before, LONGEST);
     name.ends_with(':')
         && name
             .rsplit(|c: char| c.is_whitespace() || "\"'`".contains(c))

@@ -7,6 +7,7 @@ use super::Span;
 use super::colors::color;
 use super::expression::Expression;
 use super::random::{is_random, is_very_random};
+use super::value_ends::ending;
 
 /// What is looked for in a text that has one of some anchors, in upper or lower case.
 pub(super) struct Pattern {
@@ -121,7 +122,7 @@ const LONGEST_CODE: usize = 32;
 /// Returns whether a text ends with such a code.
 fn ends_with_code(text: &str) -> bool {
     static END: LazyLock<Expression> = LazyLock::new(|| Expression::builtin(&format!("{CODE}$")));
-    END.is_match(&text[text.ceil_char_boundary(text.len().saturating_sub(LONGEST_CODE))..])
+    END.is_match(ending(text, LONGEST_CODE))
 }
 
 /// The number of characters before a token that tell whether it is inside base64.
@@ -132,7 +133,7 @@ fn ends_with_base64(text: &str) -> bool {
     if !text.ends_with(['+', '/']) {
         return false;
     }
-    let end = &text[text.ceil_char_boundary(text.len().saturating_sub(BASE64))..];
+    let end = ending(text, BASE64);
     let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '+' && c != '/';
     let base64 = end.rsplit(is_other).next().unwrap_or(end);
     is_very_random(base64)

@@ -5,12 +5,15 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::random::is_random;
-use super::texts::WITHOUT_NAME;
 use super::{Redactor, Span};
 use crate::privacy::hash_key::HashKey;
 
 /// The beginning of a replacement. The name of a rule follows, and then a tag, if there is one, and a bracket.
 const REPLACEMENT: &str = "[redacted:";
+
+/// What a private span becomes if its event has no room for a name, and a text with one in an event of which very many were replaced
+/// already.
+pub(super) const WITHOUT_NAME: &str = "*";
 
 /// The number of bytes of the tag of a text, which is there for people.
 pub(super) const TAG: usize = 4;

@@ -8,7 +8,8 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::replacements::{NAME_TAG, TAG, tag};
+use super::replacements::{NAME_TAG, TAG, WITHOUT_NAME, tag};
+use super::value_ends::ending;
 use super::{LONGEST_NAME, MOST_SPANS, Redactor, Span, merge};
 use crate::http::clean::clean_json;
 use crate::privacy::hash_key::HashKey;
@@ -68,10 +69,6 @@ const MOST_LEVELS: usize = 8;
 
 /// The maximum number of bytes of a text in another one that is JSON, if both are to be read as JSON.
 pub(super) const LONGEST_INNER: usize = 1 << 20;
-
-/// What a private span becomes if its event has no room for a name, and a text with one in an event of which [`MOST_SPANS`] were
-/// replaced already.
-pub(super) const WITHOUT_NAME: &str = "*";
 
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
@@ -256,7 +253,7 @@ impl<'a> Redaction<'a> {
                             end = after;
                         }
                         if is_name {
-                            name = Some(Rc::from(format!("{}: ", end_of(&text))));
+                            name = Some(Rc::from(format!("{}: ", ending(&text, NAME))));
                         }
                     }
                     at = after;
@@ -382,11 +379,6 @@ fn length(json: &str) -> usize {
 /// The number of bytes of a member's name that count as the text before its value. The name is repeated for each
 /// value of an array.
 const NAME: usize = 100;
-
-/// Returns the end of a name.
-fn end_of(name: &str) -> &str {
-    &name[name.ceil_char_boundary(name.len().saturating_sub(NAME))..]
-}
 
 impl Texts for String {
     fn texts(&mut self, redaction: &mut Redaction<'_>) {

@@ -13,9 +13,14 @@ pub(super) fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.ceil_char_boundary(bytes.min(text.len()))]
 }
 
+/// Returns the end of a text, of about this many bytes.
+pub(super) fn ending(text: &str, bytes: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
+}
+
 /// Returns where the content begins of an element of XML in whose attributes a position is.
 pub(super) fn content(text: &str, at: usize) -> Option<usize> {
-    let before = &text[text.floor_char_boundary(at.saturating_sub(LONGEST))..at];
+    let before = ending(&text[..at], LONGEST);
     before.rfind(['<', '>']).filter(|tag| before[*tag..].starts_with('<'))?;
     let rest = beginning(&text[at..], LONGEST);
     let end = rest.find(['<', '>', '\n']).filter(|end| rest[*end..].starts_with('>'))?;
@@ -100,7 +105,7 @@ fn is_place(text: &str) -> bool {
 /// comparison or a command has before them, or all of what is between two quotation marks.
 fn line(text: &str, at: usize) -> Option<usize> {
     const COMMANDS: [&str; 6] = ["export", "set", "env", "-e", "Environment=", "-"];
-    let before = &text[text.floor_char_boundary(at.saturating_sub(LONGEST))..at];
+    let before = ending(&text[..at], LONGEST);
     let before = before.rsplit('\n').next()?.trim_end().strip_suffix(['=', ':'])?.trim_end();
     let name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let before = before.strip_suffix(|c: char| name(c))?.trim_end_matches(name);

@@ -385,6 +385,19 @@ async fn a_send_that_is_stored_and_cannot_be_read_for_long_ends() {
 }
 
 #[tokio::test]
+async fn a_send_that_needs_more_texts_than_a_request_may_read_ends() {
+    let (service, asked) = provider::service().await;
+    pairs(&service, &[60, 60, 60, 60, 60]).await;
+    let long = "update pairs set user_text = repeat('x', 7 << 20)";
+    sqlx::raw_sql(long).execute(service.pool()).await.expect("long texts");
+    let send = send("m", &json!({"id": Uuid::from_u128(1)}));
+    service.post("/v1/sends", &send).await.refused(413, &[]);
+    let ended = service.all("/v1/sends?state=error").await;
+    assert_eq!((ended.len(), &ended[0]["error"]["kind"]), (1, &json!("request_too_large")));
+    assert_eq!(asked.calls(), 0);
+}
+
+#[tokio::test]
 async fn two_sends_at_once_in_one_topic_do_not_see_each_other() {
     let (service, _) = provider::service().await;
     let service = Arc::new(service);
