@@ -29,10 +29,12 @@ pub fn size(row: &PgRow) -> usize {
     values(row).map(|(is_json, bytes)| bytes.len() + if is_json { 0 } else { escapes(bytes) }).sum()
 }
 
-/// Returns how many bytes a row that is written as JSON needs memory for, if it is so long that it needs memory of its own: as
-/// many as it has as JSON, and as many for the connection, which keeps the room that it has taken for the row.
+/// Returns for how many bytes memory has to be held for a row that is written as JSON, if it is so long that it needs memory of its
+/// own: for twice as many as it has, because the connection keeps the room that it has taken for the row, and for those that it has
+/// as JSON. Memory is held for twice as many as one says.
 pub fn long(row: &PgRow) -> Option<usize> {
-    (length(row) > LONG).then(|| 2 * size(row))
+    let length = length(row);
+    (length > LONG).then(|| length + size(row) / 2)
 }
 
 /// Returns the values of a row, each with whether it is JSON already.

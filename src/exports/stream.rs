@@ -166,7 +166,7 @@ impl Export {
                 if !memory.try_hold(bytes) {
                     break End::Long(bytes);
                 }
-                chunk.reserve_exact(bytes / 2);
+                chunk.reserve_exact(rows::size(&row));
             }
             self.write(&row, &mut chunk, None)?;
             drop(row);

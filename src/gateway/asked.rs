@@ -202,6 +202,12 @@ impl Asked {
         self.passed.messages.push(sent);
     }
 
+    /// Returns how many bytes the longest message has, or the system message.
+    pub(super) fn longest(&self) -> usize {
+        let messages = self.passed.messages.iter().map(|sent| sent.message.get().len());
+        messages.chain(self.system.as_deref().map(str::len)).max().unwrap_or_default()
+    }
+
     /// Returns the body to forward: with the provider's own name of the model, and without the oldest turns.
     pub(super) fn request(&self, body: &Bytes, model: &str, dropped: usize) -> Bytes {
         let mut changes: Vec<(Range<usize>, Cow<'_, [u8]>)> = Vec::new();

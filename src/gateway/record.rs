@@ -29,6 +29,12 @@ use crate::types::{FreeForm, Timestamp};
 /// The error of a database for which a request does not wait any longer.
 const LATE: Error = Error::Unavailable("the database does not answer");
 
+/// The maximum number of bytes of a text that is recorded. Who reads it has the whole text before its memory is counted.
+const LONGEST: usize = 8 << 20;
+
+/// The error of a request that has a longer one.
+const TOO_LONG: Error = Error::Unavailable("a message or the system message has more than 8 MiB");
+
 /// The record of a request.
 pub(super) struct Record {
     app: App,
@@ -51,7 +57,7 @@ enum Keeps {
     Wanted,
     /// The request is not recorded, because of the project's settings.
     Nothing,
-    /// The request is not recorded, because the database is unavailable.
+    /// The request is not recorded, because the database is unavailable or a message is too long.
     Unrecorded,
 }
 
@@ -79,9 +85,11 @@ impl Record {
         if record.keeps == Keeps::Nothing {
             return Ok(record);
         }
-        if *is_remembered {
+        let reason =
+            if *is_remembered { Some(LATE) } else { Some(TOO_LONG).filter(|_| asked.longest() > LONGEST) };
+        if let Some(reason) = reason {
             record.keeps = Keeps::Unrecorded;
-            unrecorded(&LATE);
+            unrecorded(&reason);
             return Ok(record);
         }
         let new = NewSend {
@@ -169,7 +177,7 @@ impl Record {
             let new = generations::NewAttempt {
                 attempt: number,
                 timestamp: Timestamp::now().plus(TimeDelta::milliseconds(-i64::from(latency_ms))),
-                prompt_text: Some(prompt()),
+                prompt_text: Some(prompt()).filter(|prompt| prompt.len() <= LONGEST),
                 raw_response: said.map(|text| text.replace('\0', "\u{fffd}")),
                 latency_ms: Some(latency_ms),
                 input_tokens: small(tokens.input),

@@ -60,7 +60,7 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
                     return Err(malformed_at(json, at, "number out of range"));
                 };
                 zeros += more;
-                if zeros > SCALE as usize + MOST_ZEROS * json.len() {
+                if zeros > SCALE as usize + MOST_ZEROS * json.len().min(MOST_BYTES_WITH_ZEROS) {
                     return Err(malformed_at(json, at, "numbers are too long without their exponents"));
                 }
                 at = end;
@@ -112,9 +112,10 @@ pub(super) fn too_many_values() -> Error {
 /// The maximum number of digits after the point that Postgres's `numeric` has.
 const SCALE: u32 = 16_383;
 
-/// The maximum number of zeros that the exponents in a JSON text stand for, for each byte of the text and beyond
-/// [`SCALE`]. The smallest doubles with all their digits need thirteen.
+/// The maximum number of zeros that the exponents in a JSON text stand for, for each of so many of its first bytes and beyond
+/// [`SCALE`]. The smallest doubles with all their digits need thirteen. A database gives all of them back.
 const MOST_ZEROS: usize = 16;
+const MOST_BYTES_WITH_ZEROS: usize = 256 << 10;
 
 /// Returns how many zeros the exponent of a number stands for, or none if the number does not fit both a double and
 /// Postgres's `numeric`. Text that is not a number passes, because the parser refuses it.
@@ -327,7 +328,7 @@ mod tests {
         for (number, count) in [("1e-16383", 1), ("2.2250738585072014e-308", 10_000), ("1.5e-05", 10_000)] {
             assert_eq!(clean_json(&mut numbers(number, count)).expect(number), 0);
         }
-        for (number, count) in [("1e-16383", 2), ("1e308", 1_000)] {
+        for (number, count) in [("1e-16383", 2), ("1e308", 1_000), ("2.2250738585072014e-308", 20_000)] {
             let error = clean_json(&mut numbers(number, count)).expect_err(number).to_string();
             assert!(error.contains("too long without their exponents at line 1 column"), "{error}");
         }

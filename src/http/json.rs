@@ -17,7 +17,7 @@ use tower_http::timeout::TimeoutError;
 
 use super::check::{Check, Checks};
 use super::clean::{Replaced, clean_json, expect_few_values};
-use super::memory::{FREE, Memory};
+use super::memory::Memory;
 use super::pieces::Pieces;
 use super::strict::{MOST_ELEMENTS, Strict};
 use super::words;
@@ -84,9 +84,7 @@ impl Body {
         self.replaced.add(clean_json(&mut self.bytes)?);
         expect_few_values(&self.bytes)?;
         // Clients' own objects are parsed again to be hashed.
-        if self.bytes.len() > FREE {
-            self.memory.hold_values(self.bytes.len(), value::count(&self.bytes)).await?;
-        }
+        self.memory.hold_values(self.bytes.len(), value::count(&self.bytes)).await?;
         let (value, elements) = decode_counted(utf8(&self.bytes)?)?;
         let value = Checks::of(value)?;
         self.memory.hold(self.bytes.len() + elements * ELEMENT).await?;
@@ -94,9 +92,19 @@ impl Body {
     }
 }
 
-/// Reads a body of at most `limit` bytes. A longer one is a 413, and one for which there is no memory a 503. A request that
+/// Reads a body of at most `limit` bytes, and holds memory for it and what is made of it. A longer one is a 413, and one for which there is no memory a 503. A request that
 /// waits for its body leaves its project's place to others meanwhile, and is refused if its sender may no longer send it.
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
+    copies(request, limit, 2).await
+}
+
+/// Reads the body of a request as [`body`] does, and holds memory for itself only, because it is parsed in small parts.
+pub async fn body_of_parts(request: Request, limit: usize) -> Result<Body> {
+    copies(request, limit, 1).await
+}
+
+/// Reads the body of a request, and holds memory for so many copies of it.
+async fn copies(request: Request, limit: usize, copies: usize) -> Result<Body> {
     let replaced = request.extensions().get::<Replaced>().cloned().unwrap_or_default();
     let memory = Memory::of(request.extensions());
     let mut pieces = Pieces::default();
@@ -130,7 +138,7 @@ pub async fn body(request: Request, limit: usize) -> Result<Body> {
         })?;
         let Ok(data) = frame.into_data() else { continue };
         expect_pace(begun, pieces.len())?;
-        pieces.add(&data, &memory).await?;
+        pieces.add(&data, &memory, copies).await?;
     }
     if waited {
         Recheck::run(&head.extensions).await?;

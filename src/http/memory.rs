@@ -37,8 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// for what the others hold, all would be refused.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
 
-/// The number of bytes of records from which on a request that reads them waits until the others of its project leave memory for
-/// all that it may read. If each held some, and waited for more, none would get it.
+/// The number of bytes of records from which on a request that reads them waits until others that read leave memory for all that it
+/// may read. If each held some, and waited for more, none would get it.
 const LONG_READ: usize = 512 << 10;
 
 /// How long somebody who needs memory late pauses before they ask for it again.
@@ -54,7 +54,7 @@ pub struct Budget {
     memory: Shares,
     /// The place of the request of each project that waits longest for more than it holds.
     growing: Shares,
-    /// What the requests of each project that read long records may hold when they have read all of them.
+    /// What requests that read long records may hold when they have read all of them.
     reading: Shares,
 }
 
@@ -64,8 +64,8 @@ impl Budget {
     pub fn new(bytes: usize) -> Self {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
         let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
-        let reading = Shares::with_total(units / 2, Semaphore::MAX_PERMITS);
-        Self { memory: Shares::with_total(units / 2, units), growing, reading }
+        let reading = Shares::with_total(units / 2, units);
+        Self { memory: Shares::of_much(units / 2), growing, reading }
     }
 
     /// Returns how many bytes are held.
@@ -263,7 +263,7 @@ impl Memory {
     }
 
     /// Holds memory for so many bytes that are kept besides the body and what is made of it.
-    pub(super) async fn hold_beside(&self, bytes: usize) -> Result<()> {
+    pub async fn hold_beside(&self, bytes: usize) -> Result<()> {
         let before = self.0.beside.fetch_max(bytes, Ordering::Relaxed);
         let more = bytes.saturating_sub(before).div_ceil(UNIT);
         let most = self.0.budget.memory.of_one().saturating_sub(self.held());
@@ -386,7 +386,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The number of bytes that a JSON value is assumed to take when it is parsed, besides its text.
-const VALUE: usize = 300;
+pub const VALUE: usize = 300;
 
 impl Memory {
     /// Holds memory for a JSON text of so many bytes and values that is parsed as a whole. One with more than
@@ -492,12 +492,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_all_have_read() {
-        // Pages of a list, and large records.
-        for (steps, most) in [(56, 16 << 20), (80, 32 << 20)] {
+        // Pages of a list, and large records, of one project and of several.
+        for (steps, most, projects) in [(56, 16 << 20, 1), (80, 32 << 20, 1), (80, 32 << 20, 5)] {
             let budget = Budget::new(192 << 20);
             let step = 256 << 10;
-            let read = async || {
+            let read = async |number: usize| {
                 let memory = Memory::begin(&mut Request::default(), &budget);
+                memory.set_project(&(number % projects).to_string().into());
                 let mut reading = memory.reading(most);
                 for _ in 0..steps {
                     reading.hold(step).await?;
@@ -505,7 +506,7 @@ mod tests {
                 }
                 Ok::<_, Error>(memory.held())
             };
-            let read = futures_util::future::join_all((0..8).map(|_| read())).await;
+            let read = futures_util::future::join_all((0..8).map(read)).await;
             for held in read {
                 assert_eq!(held.expect("its turn comes"), 2 * steps * step / UNIT);
             }

@@ -32,13 +32,14 @@ impl Pieces {
         self.length == 0
     }
 
-    /// Adds bytes, for which memory is asked before it is taken. Fails if there is none.
-    pub async fn add(&mut self, mut bytes: &[u8], memory: &Memory) -> Result<()> {
+    /// Adds bytes, for which memory is asked before it is taken: for so many copies of them. Fails if there is none.
+    pub async fn add(&mut self, mut bytes: &[u8], memory: &Memory, copies: usize) -> Result<()> {
         while !bytes.is_empty() {
             if self.length == self.room {
                 // At most as much room again is taken as there is, so that a short body takes little.
                 let room = bytes.len().max(self.length).min(MOST);
-                memory.hold(self.room + room).await?;
+                // Memory is held for twice as much.
+                memory.hold((self.room + room) * copies / 2).await?;
                 self.room += room;
                 self.pieces.push(Vec::with_capacity(room));
             }
@@ -82,7 +83,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
             for size in sizes {
                 let (bytes, others) = rest.split_at(size);
-                runtime.block_on(pieces.add(bytes, &Memory::unbounded())).expect("there is enough");
+                runtime.block_on(pieces.add(bytes, &Memory::unbounded(), 2)).expect("there is enough");
                 rest = others;
             }
             prop_assert_eq!(pieces.len(), whole.len());

@@ -299,12 +299,13 @@ impl Event {
     }
 
     /// Finds the visible pairs that match the filter of a send. That may take long, so the writer is only told which they are.
-    pub async fn look_up(&self, db: impl PgExecutor<'_>, project: &str) -> Result<()> {
+    /// Returns how many bytes their ids have.
+    pub async fn look_up(&self, db: impl PgExecutor<'_>, project: &str) -> Result<usize> {
         if let Some((start, filter)) = self.filtered() {
             let found = candidates::found(db, project, filter, start.new.reask_of).await?;
-            start.found.get_or_init(|| found);
+            return Ok(size_of_val(start.found.get_or_init(|| found).as_slice()));
         }
-        Ok(())
+        Ok(0)
     }
 
     /// Returns the event's kind, one of [`KINDS`].

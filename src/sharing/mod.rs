@@ -58,6 +58,8 @@ impl Places {
 #[derive(Debug)]
 struct All {
     total: usize,
+    /// How many times as many places as are left for others a project may take.
+    times: usize,
     taken: Mutex<Taken>,
     /// Notifies those who wait for places of any project.
     freed: Notify,
@@ -80,7 +82,7 @@ impl All {
         let mut taken = self.taken();
         let own = taken.by_project.get(project).copied().unwrap_or_default() + count;
         let Some(left) = self.total.checked_sub(taken.all + count) else { return false };
-        if own > left.max(1) {
+        if own > self.times * left.max(1) {
             return false;
         }
         taken.all += count;
@@ -153,7 +155,19 @@ impl Shares {
     /// Makes a limit with so many places for each project and in total.
     #[must_use]
     pub fn with_total(of_one: usize, total: usize) -> Self {
-        let all = All { total, taken: Mutex::default(), freed: Notify::default() };
+        Self::leaving(of_one, total, 1)
+    }
+
+    /// Makes a limit with so many places for a project, and twice as many in total, of which a single piece of work may need very
+    /// many: a project may take twice as many as it leaves free. If another one has all that it may have, two thirds of that are
+    /// left.
+    #[must_use]
+    pub fn of_much(of_one: usize) -> Self {
+        Self::leaving(of_one, 2 * of_one, 2)
+    }
+
+    fn leaving(of_one: usize, total: usize, times: usize) -> Self {
+        let all = All { total, times, taken: Mutex::default(), freed: Notify::default() };
         Self { all: Arc::new(all), own: Arc::new(Places::new(of_one)) }
     }
 
@@ -229,6 +243,15 @@ mod tests {
         drop(held);
         waits.await.expect("has its place");
         assert_eq!((shares.taken(), shares.total()), (0, 8));
+    }
+
+    #[test]
+    fn two_thirds_of_what_one_project_may_have_are_left_for_another_piece_of_work() {
+        let shares = Shares::of_much(96);
+        let held = shares.try_take(&"greedy".into(), 96).expect("half of all");
+        assert!(shares.try_take(&"modest".into(), 65).is_none());
+        let _held = (held, shares.try_take(&"modest".into(), 64).expect("there are 96"));
+        assert!(shares.try_take(&"third".into(), 21).is_some());
     }
 
     #[tokio::test]

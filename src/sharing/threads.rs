@@ -8,11 +8,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Shares;
 
-/// The number of bytes beyond which a piece of work is large.
+/// The number of bytes beyond which a piece of work is large, and the unit in which large work is counted.
 const LARGE: usize = 1 << 20;
 
-/// The places of large work, because together it takes much memory.
-static LARGE_THREADS: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(1, 3));
+/// How many units of large work are done at the same time, because together they take much memory: eight for a project, or one piece
+/// of work that has more.
+static UNITS: LazyLock<Shares> = LazyLock::new(|| Shares::new(8));
 
 /// The places of work that runs on threads of its own, eight for a project. There are few, because each thread has a stack
 /// and memory of its own. There are more than processors, so that short work need not wait for long work.
@@ -24,13 +25,16 @@ pub async fn apart<T: Send + 'static>(project: &Arc<str>, work: impl FnOnce() ->
     apart_with(project, 0, work).await
 }
 
-/// Runs work as [`apart`] does that takes some memory for each of so many bytes. Large work of a project is done one piece at a time.
+/// Runs work as [`apart`] does that takes some memory for each of so many bytes. Large work waits for other large work.
 pub async fn apart_with<T: Send + 'static>(
     project: &Arc<str>,
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let large = if bytes > LARGE { Some(LARGE_THREADS.take(project, 1).await) } else { None };
+    let large = match bytes.div_ceil(LARGE).min(UNITS.of_one()) {
+        0 | 1 => None,
+        units => Some(UNITS.take(project, u32::try_from(units).unwrap_or(u32::MAX)).await),
+    };
     let place = (THREADS.take(project, 1).await, large);
     joined(spawn_blocking(move || {
         let _place = place;
@@ -77,6 +81,33 @@ mod tests {
     use std::sync::{Mutex, mpsc};
 
     use super::*;
+
+    #[tokio::test]
+    async fn projects_with_work_of_the_largest_size_leave_room_for_less_large_work_of_others() {
+        let projects: [Arc<str>; 3] = ["a", "b", "c"].map(Into::into);
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let work = |project: &Arc<str>| {
+            let (project, held, begins) = (Arc::clone(project), Arc::clone(&held), begins.clone());
+            let work = move || {
+                begins.send(()).expect("the test listens");
+                held.lock().expect("nobody panics").recv().expect_err("nothing is sent");
+            };
+            tokio::spawn(async move { apart_with(&project, 64 * LARGE, work).await })
+        };
+        let mut works: Vec<_> = projects.iter().map(work).collect();
+        for _ in 0..3 {
+            begun.recv().await.expect("all begin");
+        }
+        works.push(work(&projects[0]));
+        assert_eq!(apart_with(&"d".into(), 2 * LARGE, || "done").await, "done");
+        begun.try_recv().expect_err("a project does one large piece of work at a time");
+        drop(release);
+        for work in works {
+            work.await.expect("ends");
+        }
+    }
 
     #[tokio::test]
     async fn a_project_has_eight_threads_and_another_still_finds_one() {

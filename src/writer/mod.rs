@@ -208,7 +208,7 @@ impl Writer {
             for event in events {
                 let refused = if event.looks_up() {
                     memory.end_turn();
-                    self.look_up(tenant, &event).await.err()
+                    self.look_up(tenant, &event, memory).await.err()
                 } else {
                     None
                 };
@@ -235,17 +235,19 @@ impl Writer {
         written
     }
 
-    /// Looks up what an event refers to, as a request of its project that reads. It is in a box, because a request is as large
-    /// as the largest of its parts that is not, and few events look anything up.
+    /// Looks up what an event refers to, as a request of its project that reads, and holds memory for it. It is in a box, because a
+    /// request is as large as the largest of its parts that is not, and few events look anything up.
     fn look_up<'a>(
         &'a self,
         tenant: &'a Tenant,
         event: &'a Event,
+        memory: &'a Memory,
     ) -> BoxFuture<'a, crate::error::Result<()>> {
         Box::pin(async {
             let (db, places, work) = &self.reading;
             let _entered = Entry::to_read(&tenant.name, places, work).take().await?;
-            event.look_up(&mut *db.acquire().await?, &tenant.name).await
+            let bytes = event.look_up(&mut *db.acquire().await?, &tenant.name).await?;
+            memory.hold(bytes).await
         })
     }
 

@@ -85,7 +85,7 @@ async fn append_transcript(
         let newline = memchr::memrchr(b'\n', &bytes);
         let is_piece = newline.is_some() && lines.len() + bytes.len() >= PIECE;
         let rest = newline.filter(|_| is_piece).map(|newline| bytes.split_off(newline + 1));
-        lines.add(&bytes, &memory).await?;
+        lines.add(&bytes, &memory, 2).await?;
         if newline.is_none() && lines.len() > NDJSON_LIMIT {
             return Err(Error::TooLarge(format!("a line has more than {NDJSON_LIMIT} bytes")));
         }
@@ -100,7 +100,7 @@ async fn append_transcript(
             replaced.add(characters);
             replaced.add_redacted(redacted);
         }
-        lines.add(&rest.unwrap_or_default(), &memory).await?;
+        lines.add(&rest.unwrap_or_default(), &memory, 2).await?;
         if last {
             return Ok(Shown::Record(counts));
         }

@@ -4,7 +4,7 @@ use super::pattern::{CODE, Pattern, always};
 use super::random::is_random;
 
 /// Returns the patterns of such keys.
-pub(super) fn patterns() -> [Pattern; 9] {
+pub(super) fn patterns() -> [Pattern; 10] {
     [
         // These have a mark behind 33, 42, 44, 52 or 76 characters.
         Pattern::matches(
@@ -54,6 +54,12 @@ pub(super) fn patterns() -> [Pattern; 9] {
         Pattern::matches(
             &["primarykey", "secondarykey", "key1", "key2"],
             r#"(?i)\b(?:primarykey|secondarykey|key[12])\\*"\s*:\s*\\*"([a-z0-9+/_-]{43}=|[0-9a-f]{32})\\*""#,
+            is_random,
+        ),
+        // Those in settings, also of accounts and hubs, whose name is otherwise one of a table's.
+        Pattern::matches(
+            &["primary_key", "primary-key", "primarykey"],
+            r#"(?i)primary[_-]?key\\*["']?\s*[:=]\s*\\*["']?([a-z0-9+/]{43}=|[a-z0-9+/]{86}==)"#,
             is_random,
         ),
         // Those of a storage account, in a list of them.

@@ -153,7 +153,7 @@ fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
         SECRETS => secrets::patterns(),
         "emails" => vec![Pattern::matches(
             &["@"],
-            r"\b([A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24})\b",
+            &mailboxes(),
             is_mailbox,
         )],
         "ips" => [
@@ -172,6 +172,14 @@ fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
         _ => unreachable!("each rule has patterns"),
     };
     patterns.into_iter().map(move |pattern| pattern.of_rule(rule))
+}
+
+/// Returns the expression of e-mail addresses. The letter of an escape before one does not belong to it, and is none before the
+/// decorator of a function.
+fn mailboxes() -> String {
+    const NAME: &str = "[A-Za-z0-9._%+-]";
+    const HOST: &str = r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}";
+    format!(r"(?:^|[^A-Za-z0-9._%+\\-]|\\[nrt])({NAME}{{1,64}}{HOST})\b|\\({NAME}{{2,64}}{HOST})\b")
 }
 
 /// Returns the expression of the parts of paths that name a user.

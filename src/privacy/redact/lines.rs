@@ -30,7 +30,7 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
     const BLANKS: &str = r"(?:[ \t]|\\+t)*";
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:[ \t]+[+~-] )?"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:[ \t]+[+~] )?(?:\\+t)*"
     ))
 });
 
@@ -59,10 +59,14 @@ pub(super) fn views(text: &str) -> Vec<Plain> {
 /// Returns the text without what is of a known form before its lines. A text that compares two versions has another view, which
 /// is the new version, because an old value stands between a name and the new one.
 fn listed(text: &str) -> Vec<Plain> {
+    let is_comparison = text.starts_with("@@ -") || text.contains("\n@@ -");
     let head = |found: Captures<'_>| {
         let before = found.get_match();
         // The region and the account in the name of a resource of AWS look like the numbers of lines.
         let length = before.as_str().find(ARN).unwrap_or(before.range().len());
+        // What both versions have is behind a blank in a comparison.
+        let is_unchanged = is_comparison && text[before.start()..].starts_with("\n ");
+        let length = if is_unchanged { 2 } else { length };
         Head {
             range: before.start()..before.start() + length,
             end_of_line: found.name("end").map(|_| '\n'),

@@ -114,7 +114,7 @@ pub(super) fn anchors() -> Vec<&'static str> {
 /// A name that is no secret's, although it looks like one.
 pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|recv|restore\
     |row|sort|unique|verify|websocket)\
-    [_-]?key|(?:ignored|trusted)-key|(?:cancellation|continuation|cursor|next|page|public[_-]?key|sync)[_-]?token\
+    [_-]?keys?|(?:ignored|trusted)-key|(?:cancellation|client[_-]?request|continuation|cursor|lock|next|page|public[_-]?key|starting|sync)[_-]?tokens?\
     |(?:credential|key|reset|token|user[_-]?secrets)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
     |url|version))";
 
@@ -143,7 +143,10 @@ const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*|s\.[a-z0-9_]+)?(?:\[["'][a-z0-9_-]+["
 pub(super) const QUOTE: &str = r#"(?:\\*(?:["'`]|u002[27]|&quot;|&\#(?:3[49]|x2[27]);)|%(?:25)*2[27])"#;
 
 /// The type of a variable.
-const TYPE: &str = r#"(?u:[^\s=:;,"`])+"#;
+const TYPE: &str = r#"(?:\[(?u:[^\]\n="`])*\]|(?u:[^\s=:;,"`])+)"#;
+
+/// The letters of a password for one application.
+const LETTERS: &str = "[a-z]{4}(?:[ -][a-z]{4}){3}|[a-z]{16}";
 
 /// Returns the patterns of values behind names.
 pub(super) fn patterns() -> Vec<Pattern> {
@@ -159,6 +162,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
     let wrong = format!(
         r#"(?:{keys}|(?:{WORDS}){MORE})\r?\n(?u:[^\n])*?\binput_value=["']((?u:[^\s"'\\]){{8,}})["']"#
     );
+    let named = format!(r"(?im-u)(?:\b|_)pass(?:word|wd)?{QUOTE}?");
     vec![
         Pattern::values(&anchors(), values).on_two_lines(),
         Pattern::matches(
@@ -173,13 +177,22 @@ pub(super) fn patterns() -> Vec<Pattern> {
             is_said,
         )
         .on_two_lines(),
-        // Passwords for one application, of Google and Apple.
+        // Passwords for one application, of Google and Apple. Behind a colon may also be words.
         Pattern::matches(
             &["pass"],
-            &format!(
-                r#"(?im-u)(?:\b|_)pass(?:word|wd)?{QUOTE}?\s*[:=]\s*{QUOTE}?([a-z]{{4}}(?:[ -][a-z]{{4}}){{3}}|[a-z]{{16}})(?:["'`\\]|[ \t,;]*\r?$)"#
-            ),
-            is_of_letters,
+            &format!(r#"{named}\s*(?:=\s*|[:=]\s*{QUOTE})({LETTERS})(?:["'`\\]|[ \t,;]*\r?$)"#),
+            |password| is_of_letters(password, 3),
+        ),
+        Pattern::matches(
+            &["pass"],
+            &format!(r"{named}\s*:\s*({LETTERS})[ \t,;]*\r?$"),
+            |password| is_of_letters(password, 5),
+        ),
+        // Those of WordPress, in six groups.
+        Pattern::matches(
+            &["pass", "-u ", "auth"],
+            r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{4}(?: [A-Za-z0-9]{4}){5})(?:$|[^A-Za-z0-9 ])",
+            |groups| is_very_random(&groups.replace(' ', "")),
         ),
         Pattern::values(&[" 0x", "{0x", "[0x", "(0x", ")0x"], keys_of_bytes).on_two_lines(),
         Pattern::matches(&["input_value="], &format!("(?i-u){wrong}"), is_random).on_two_lines(),
@@ -193,12 +206,15 @@ pub(super) fn patterns() -> Vec<Pattern> {
 static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
     // The mark may be in brackets, in the argument of one or several calls, also in a named one, or behind the prefix of a
     // string.
-    const OPENS: &str = r"(?:(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3})?[(\[{]|-|<!\[cdata\[)\s*";
+    const OPENS: &str = r"(?:(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3}(?:<[a-z0-9_., ]+>\s*)?)?[(\[{]|-|<!\[cdata\[)";
     // The prefix of a string is short. Before a quotation mark at the end, a whole value of letters looks like one.
     const PREFIX: &str = r"[a-z@$\#]{0,3}";
     const KEYWORD: &str = r#"(?:(?:(?:[a-z_]+\s*=\s*)?[a-z0-9_."'\[\]]+\s*,\s*){0,2}(?:default|default_?value|fallback)\s*[=:]|-string\s|string(?:\([0-9]+\))?\s)\s*"#;
-    let quoted =
-        format!(r"(?:{OPENS})?(?:{OPENS})?(?:{KEYWORD}(?:{OPENS})?)?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?");
+    // Blanks, and a line of words about the first element of a list.
+    const COMMENT: &str = r"(?:\s+(?:\#|//)(?u:[^\n])*\n)?\s*";
+    let quoted = format!(
+        r"(?:{OPENS}{COMMENT})?(?:{OPENS}\s*)?(?:{KEYWORD}(?:{OPENS}\s*)?)?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?"
+    );
     // A key comes first, because `secret` is also the beginning of `secret key`.
     let keys = keys();
     let name = format!("(?:{keys}|(?:{WORDS})s?{MORE}{OF}|pass{MORE})");
@@ -206,7 +222,7 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair}){COMMENT}(?:\\\r?\n\s*)?(?:{block}|{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -215,7 +231,9 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
                 r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|(?:\|\||&&|\?\??)=|[!=]?==?|:(?:\*\*)?|(?u:：)|%(?:25)*3[AD])"
             ),
             // Also as a block of YAML, a list, or a section of XML.
-            bare = format_args!(r"(?:(?:[|>][+-]?|&[a-z0-9_]+|<<[-~]?[a-z_]+|-)\s+|<!\[cdata\[|<string>)?"),
+            bare = format_args!(
+                r"(?:(?:[|>][+-]?|&[a-z0-9_]+|<<[-~]?[a-z_]+|[*-]|[0-9]\.)\s+|\[[ \t]*\r?\n\s*|<!\[cdata\[|<string>)?"
+            ),
             // The beginning of a block of Markdown or HTML.
             block =
                 format_args!(r"(?:(?:```|~~~)[a-z]*\r?\n[ \t]*|<(?:pre|code)>\s*(?:<code>\s*)?)({QUOTE})?"),
@@ -229,10 +247,10 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
                 r"(?:{QUOTE}?(?:>|\\+u003e|&gt;)(?:\s*<value>)?|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"
             ),
         ),
-        // The options of commands, the words of shells, Dockerfiles and C before a name and its value, and the default of a
-        // variable in shells.
+        // The options of commands, also with their values in a list, the words of shells, Dockerfiles and C before a name and its
+        // value, and the default of a variable in shells.
         format!(
-            r"(?:(?:\B|\\[nrt])--?|(?:(?:\b|\\[nrt])(?:(?:set)?env|fastcgi_param|setx|set\s-[a-z]+)|\#define)\s+)[a-z0-9_-]*{name}\s+(?:\\\r?\n\s*)?({QUOTE})?|\$\{{[a-z0-9_]*(?:{keys}|{WORDS}|pass)[a-z0-9_]*-({QUOTE})?"
+            r"(?:(?:\B|\\[nrt])--?|(?:(?:\b|\\[nrt])(?:(?:set)?env|fastcgi_param|setx|set\s-[a-z]+)|\#define)\s+)(?:(?<other>[a-z0-9_-]*{OTHER_NAME})|[a-z0-9_-]*{name})\s+(?:\\\r?\n\s*|-[ \t]+)?({QUOTE})?|\$\{{[a-z0-9_]*(?:{keys}|{WORDS}|pass)[a-z0-9_]*-({QUOTE})?"
         ),
     ];
     signs.map(|regex| Expression::builtin(&format!("(?i-u){regex}")))
@@ -295,25 +313,28 @@ fn values(text: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// Returns the further elements of a list whose first one is a value. The text before the value ends at `at`.
+/// Returns the further elements of a list whose first one is a value. The text before the value ends at `at`. Between two elements
+/// may be comments and blank lines.
 fn elements(text: &str, at: usize, mut value: Range<usize>) -> Vec<Range<usize>> {
     static NEXT: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
-            r#"^(?-u)(?:\\*["'`]\s*,\s*(\\*["'`])|\\*["'`]?(?:\\+r)?(?:\r?\n|\\+n)[ \t]*-[ \t]+(\\*["'`])?)"#,
+            r#"^(?-u)\\*["'`]?(?:\s*,\s*(\\*["'`])|,?[ \t]*(?:(?:#|//)(?u:[^\n\\])*)?(?:(?:\\+r)?(?:\r?\n|\\+n)[ \t]*(?:(?:#|//)(?u:[^\n\\])*)?)+(?:(?:[*-]|[0-9]{1,2}[.)])[ \t]+)?(\\*["'`])?)"#,
         )
     });
-    let before = text[..at].trim_end_matches(['"', '\'', '`', '\\']).trim_end();
+    let before = text[..at].trim_end_matches(['"', '\'', '`', '\\']);
+    let name = before.trim_end();
+    let is_list = name.ends_with(['[', '{', '(', '-', '*', '.']) || before[name.len()..].contains('\n');
     let mut elements = Vec::new();
-    while before.ends_with(['[', '{', '(', '-'])
-        && let Some(next) = NEXT.captures_at(&text[value.end..], 0)
-    {
+    while is_list && let Some(next) = NEXT.captures_at(&text[value.end..], 0) {
         let at = value.end + next.get_match().end();
         let mark = next.groups().next();
         let read = mark.map_or_else(|| bare(text, at), |mark| quoted(text, at, mark.as_str()));
-        match read.ok().filter(|next| !is_no_secret(text, next.clone())) {
-            Some(next) => value = next,
-            None => break,
-        }
+        let is_element = |value: &Range<usize>| {
+            !is_no_secret(text, value.clone())
+                && !is_of_next_line(next.get_match().as_str(), &text[value.end..])
+        };
+        let Some(next) = read.ok().filter(is_element) else { break };
+        value = next;
         elements.push(value.clone());
     }
     elements
@@ -359,11 +380,11 @@ fn is_said(value: &str) -> bool {
         && !is_of_other_form(value)
 }
 
-/// Returns whether hardly any words have the letters of a text as they are.
-fn is_of_letters(text: &str) -> bool {
+/// Returns whether hardly any words have the letters of a text as they are: there are more than so many times as many as vowels.
+fn is_of_letters(text: &str, times: usize) -> bool {
     let vowels = text.bytes().filter(|byte| b"aeiou".contains(byte)).count();
     let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();
-    text.bytes().all(|byte| !byte.is_ascii_uppercase()) && vowels * 5 < letters
+    text.bytes().all(|byte| !byte.is_ascii_uppercase()) && vowels * times < letters
 }
 
 /// Returns the end of the word at a position if it is long, because the expression would read it again for each name in it.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
-use super::other_forms::{is_checksum, is_of_other_form, is_tag};
+use super::other_forms::{is_checksum, is_in_arn, is_of_other_form, is_tag};
 use super::random::{is_long_number, is_very_random};
 use super::value_ends::{beginning, ending};
 
@@ -46,6 +46,7 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
                     || token != COMMIT && is_next(&text[name.end()..at]) && is_long_number(&rest[..token]))
                 && !is_of_other_form(&rest[..token])
                 && !is_tag(&text[..at], &rest[..token])
+                && !is_in_arn(&text[..at])
                 && !is_other(&text[name.end()..at], rest)
                 && !is_checksum(&text[..name.start()], &text[name.start()..at], &rest[..token])
                 && !is_in_head(text, name.start())
@@ -101,10 +102,20 @@ fn is_string_of_digits(text: &str, part: Range<usize>) -> bool {
         && text[part.end..].trim_start_matches('\\').starts_with(MARKS)
 }
 
-/// Returns how much of what is behind a name belongs to it: the rest of the line, and the next members of an object in JSON.
+/// Returns how much of what is behind a name belongs to it: the rest of the line, and the next members of an object in JSON, or the
+/// only word of the next line if this one is the end of a sentence before it, which may be the first of a block of code.
 fn reach(text: &str) -> usize {
     let mut lines = text.split(r"\n").next().unwrap_or_default().split_inclusive('\n');
     let rest = lines.next().unwrap_or_default();
+    if rest.trim_end().trim_end_matches('*').ends_with(':') {
+        let is_before = |line: &&str| {
+            line.trim().is_empty() || ["```", "~~~"].iter().any(|mark| line.trim_start().starts_with(mark))
+        };
+        let mut below = lines.peekable();
+        let before: usize = std::iter::from_fn(|| below.next_if(is_before)).map(str::len).sum();
+        let alone = below.next().filter(|line| !line.trim().contains(char::is_whitespace));
+        return rest.len() + before + alone.map_or(0, str::len);
+    }
     let is_member =
         |line: &&str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
     rest.len() + lines.take(2).take_while(is_member).map(str::len).sum::<usize>()
@@ -147,31 +158,28 @@ fn is_said_in_quotes(between: &str, last: &str) -> bool {
         ))
     });
     // The last words of names of what belongs to a secret, or is beside one, and is none.
-    const OTHERS: [&str; 24] = [
+    const OTHERS: [&str; 15] = [
         "branch",
-        "build",
         "checksum",
         "commit",
         "digest",
-        "email",
         "etag",
-        "file",
         "fingerprint",
         "hash",
         "id",
         "ids",
         "image",
         "md5",
-        "path",
-        "request",
         "revision",
-        "session",
         "sha",
         "sha256",
         "trace",
-        "url",
-        "user",
-        "version",
     ];
-    SENTENCE.is_match(between) && !last.rsplit('_').next().is_some_and(|word| OTHERS.contains(&word))
+    // Those that a sentence also has for what the secret is for, or is in.
+    const WHERE: [&str; 9] =
+        ["build", "email", "file", "path", "request", "session", "url", "user", "version"];
+    const IN: [&str; 6] = [" at ", " for ", " in ", " of ", " on ", " with "];
+    let is_one = |others: &[&str]| last.rsplit('_').next().is_some_and(|word| others.contains(&word));
+    let is_where = || IN.iter().any(|word| between.contains(word));
+    SENTENCE.is_match(between) && !is_one(&OTHERS) && (!is_one(&WHERE) || is_where())
 }

@@ -21,10 +21,13 @@ pub(super) fn is_of_other_form(value: &str) -> bool {
         || is_assignment(value)
         || is_place(value)
         || is_constraint(value)
+        || is_hashed_name(value)
+        || is_public_key(value)
 }
 
-/// Returns whether a value is a path in code or the name of a type of keys, as behind the name of a variable.
+/// Returns whether a value is a path in code or the name of a type of or for secrets, as behind the name of a variable.
 fn is_type(value: &str) -> bool {
+    const PARTS: [&str; 5] = ["ApiKey", "Credential", "Password", "Secret", "Token"];
     const ENDS: [&str; 8] = ["Config", "Header", "Key", "KeyPair", "Pair", "Scheme", "Secret", "Token"];
     let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
@@ -33,7 +36,15 @@ fn is_type(value: &str) -> bool {
     let stem = ENDS.iter().find_map(|end| name.strip_suffix(end));
     name.bytes().all(is_of_name)
         && stem.unwrap_or(name).split(':').all(is_name)
-        && (stem.is_some() || name.contains("::"))
+        && (stem.is_some() || name.contains("::") || PARTS.iter().any(|part| name.contains(part)))
+}
+
+/// Returns whether a value is a public key of SSH (RFC 4253, section 6.6).
+fn is_public_key(value: &str) -> bool {
+    const BEGINNINGS: [&str; 5] =
+        ["AAAAB3NzaC1", "AAAAC3NzaC1", "AAAAE2VjZHNh", "AAAAGnNrLXNz", "AAAAInNrLWVj"];
+    let key = value.rsplit(' ').next().unwrap_or_default();
+    BEGINNINGS.iter().any(|beginning| value.starts_with(beginning) || key.starts_with(beginning))
 }
 
 /// Returns whether a value is the path of a member in a program, such as `app.settings.DryRun`.
@@ -92,6 +103,19 @@ fn is_constraint(value: &str) -> bool {
         )
     });
     NAME.is_match(value)
+}
+
+/// Returns whether a value is the name of an object of Kubernetes with a hash of its content, as `kustomize` writes it: hexadecimal
+/// digits, of which those that may make words are replaced.
+fn is_hashed_name(value: &str) -> bool {
+    const DIGITS: usize = 10;
+    let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    value.rsplit_once('-').is_some_and(|(name, hash)| {
+        hash.len() == DIGITS
+            && hash.bytes().all(|byte| b"2456789bcdfghkmt".contains(&byte))
+            && name.bytes().all(is_of_name)
+            && !is_random(name)
+    })
 }
 
 /// Returns whether a value is a checksum: of the file whose name is before it, in the form of BSD, or in an annotation of Kubernetes,

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::pattern::{BASE64_CODE, CODE, Pattern, always};
+use super::value_ends::ending;
 
 /// The number of characters from which on a word is a line of a key: fewer than those of a whole line, and more than those of
 /// most words and paths.
@@ -20,6 +21,8 @@ const HEADERS: usize = 7;
 const LAST: usize = 4;
 /// The maximum number of lines of a program between two lines of a key.
 const BETWEEN: usize = 1;
+/// The maximum number of bytes of a key of which only the end is there.
+const LONGEST: usize = 1 << 20;
 
 /// A blank, also in an address or a form (RFC 3986 and the URL Standard), or one inside another one.
 const BLANK: &str = r"(?: |\+|%(?:25)*2[0Bb])";
@@ -146,7 +149,8 @@ fn begun(text: &str) -> Option<(usize, bool)> {
 /// Returns where the key begins with which a text ends.
 fn ended(text: &str) -> Option<usize> {
     let (mut start, mut short) = (None, 0);
-    let lines: Vec<_> = lines(text).collect();
+    let from = text.len() - ending(text, LONGEST).len();
+    let lines: Vec<_> = lines(&text[from..]).map(|line| from + line.start..from + line.end).collect();
     for line in lines.into_iter().rev() {
         let mut long = words(&text[line.clone()]).filter(|word| word.len() >= LONG);
         if let Some(word) = long.next() {

@@ -83,7 +83,7 @@ impl Table {
         let is_ruled = is_ruler(below);
         // Most lines are none of a table, and the names of secrets are looked for last, because that takes longest.
         if let Some(signs) = SIGNS.into_iter().find(|signs| line.contains(*signs)) {
-            let cells = split(line, signs);
+            let cells: Vec<_> = split(line, signs).collect();
             let is_head = cells.iter().all(|cell| may_be_name(&line[cell.clone()], is_ruled))
                 && (!IN_FILES.contains(&signs) || is_of_file(line, &cells))
                 && !is_below_row(&text[..head.start], signs, cells.len(), is_ruled);
@@ -143,7 +143,7 @@ impl Table {
                 last += line.len();
                 is_odd(line).then_some(last)
             })
-            .filter(|last| split(&text[at..*last], signs).len() == *cells)
+            .filter(|last| cells_of(&text[at..*last], signs, *cells).is_some())
             .unwrap_or(end)
     }
 
@@ -155,8 +155,8 @@ impl Table {
         }
         match self {
             Self::Signs { signs, cells, columns } => {
-                let all = split(row, signs);
-                (all.len() == *cells).then(|| columns.iter().map(|column| all[*column].clone()).collect())
+                let all = cells_of(row, signs, *cells)?;
+                Some(columns.iter().map(|column| all[*column].clone()).collect())
             }
             Self::Places { places, .. } => {
                 // A long value may go on below the next name.
@@ -175,24 +175,32 @@ impl Table {
     }
 }
 
+/// Returns the cells of a row if it has so many. Others may have very many.
+fn cells_of(row: &str, signs: &[char], cells: usize) -> Option<Vec<Range<usize>>> {
+    let all: Vec<_> = split(row, signs).take(cells + 1).collect();
+    (all.len() == cells).then_some(all)
+}
+
 /// Returns the cells of a row. A sign between quotation marks separates none. Two marks in a row are one of the cell (RFC 4180).
-fn split(row: &str, signs: &[char]) -> Vec<Range<usize>> {
-    let (mut cells, mut start, mut is_blank, mut has_marks, mut is_quoted) =
-        (Vec::new(), 0, true, false, false);
-    for (at, c) in row.char_indices() {
-        if signs.contains(&c) && !is_quoted {
-            cells.push(start..at);
-            (start, is_blank, has_marks) = (at + c.len_utf8(), true, false);
-            continue;
+fn split(row: &str, signs: &[char]) -> impl Iterator<Item = Range<usize>> {
+    let mut next = Some(0);
+    iter::from_fn(move || {
+        let start = next?;
+        let (mut is_blank, mut has_marks, mut is_quoted) = (true, false, false);
+        for (at, c) in row[start..].char_indices() {
+            if signs.contains(&c) && !is_quoted {
+                next = Some(start + at + c.len_utf8());
+                return Some(start..start + at);
+            }
+            if c == '"' {
+                has_marks |= is_blank;
+                is_quoted = has_marks && !is_quoted;
+            }
+            is_blank &= c.is_whitespace();
         }
-        if c == '"' {
-            has_marks |= is_blank;
-            is_quoted = has_marks && !is_quoted;
-        }
-        is_blank &= c.is_whitespace();
-    }
-    cells.push(start..row.len());
-    cells
+        next = None;
+        Some(start..row.len())
+    })
 }
 
 /// Returns whether a line is a command behind a table.
@@ -268,12 +276,9 @@ fn is_below_row(before: &str, signs: &[char], cells: usize, is_ruled: bool) -> b
         Some(ruler) if is_ruler(ruler) => above.next(),
         row => row.filter(|_| !is_ruled),
     };
-    row.is_some_and(|row| {
-        let all = split(row, signs);
-        all.len() == cells
-            && !is_command(row)
-            && !row.starts_with("@@ ")
-            && (!IN_FILES.contains(&signs) || is_of_file(row, &all))
+    row.filter(|row| !is_command(row) && !row.starts_with("@@ ")).is_some_and(|row| {
+        let all = cells_of(row, signs, cells);
+        all.is_some_and(|all| !IN_FILES.contains(&signs) || is_of_file(row, &all))
     })
 }
 
@@ -302,7 +307,7 @@ pub(super) fn inserted(text: &str) -> Vec<Range<usize>> {
         let rows = behind_blanks(text, end);
         let Some(found) = ROWS.captures_at(&text[rows..], 0) else { continue };
         at = rows + found.get_match().end();
-        let columns: Vec<_> = split(&names, &[',']).into_iter().map(|name| is_secret(&names[name])).collect();
+        let columns: Vec<_> = split(&names, &[',']).map(|name| is_secret(&names[name])).collect();
         if !columns.contains(&true) {
             continue;
         }

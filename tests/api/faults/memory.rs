@@ -10,6 +10,7 @@ use futures_util::future::{join_all, select};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use uuid::Uuid;
 
 use crate::support::server::{Client, Server, folder};
 use crate::support::{encoded, eventually};
@@ -451,6 +452,51 @@ async fn searches_in_very_many_domains_of_long_texts_take_little_memory() {
     }
     let taken = server.peak() - before;
     assert!(taken < 128 << 10, "the searches take {taken} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_of_very_many_short_lines_take_the_memory_that_their_events_need() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
+    let before = server.peak();
+    // The first kind is written, and the second one rejected for a reason that is longer than a line.
+    for line in [
+        json!({"event": "send_attempt", "send_id": Uuid::from_u128(1), "error": {"kind": "timeout"}}),
+        json!({"event": "send", "mode": "record", "model": "m", "user_text": "x"}),
+    ] {
+        let lines = format!("{line}\n").repeat(20_000);
+        let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson";
+        all(&server.address, 12, head, lines.as_bytes(), &[200, 503]).await;
+    }
+    // The project has 64 MiB.
+    let taken = server.peak() - before;
+    assert!(taken < 112 << 10, "the lines take {taken} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_bodies_of_very_many_values_wait_for_memory_before_they_are_read() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
+    let before = server.peak();
+    let log =
+        json!({"user_intent": "x", "domain_name": "d", "iterations": vec![json!({}); 5_300]}).to_string();
+    let head = "POST /v1/generations HTTP/1.1\r\nContent-Type: application/json\r\nPrefer: return=minimal";
+    all(&server.address, 100, head, log.as_bytes(), &[201, 503]).await;
+    let taken = server.peak() - before;
+    assert!(taken < 128 << 10, "the bodies take {taken} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_with_a_row_of_very_many_cells_is_read_in_little_memory() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--log", "off"]);
+    let before = server.peak();
+    let text = format!("password,user\n{}", ",".repeat(7_000_000));
+    let line = json!({"event": "generation", "user_intent": text, "domain_name": "d"}).to_string();
+    let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson";
+    all(&server.address, 1, head, line.as_bytes(), &[200]).await;
+    let taken = server.peak() - before;
+    assert!(taken < 112 << 10, "the row takes {taken} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

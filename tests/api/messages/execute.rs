@@ -333,6 +333,17 @@ async fn what_is_asked_again_is_sent_where_no_text_is_kept_any_longer() {
 }
 
 #[tokio::test]
+async fn what_a_send_asks_again_is_read_in_a_place_of_its_project() {
+    let (service, asked) = provider::service().await;
+    let failed = performed(&service, "refused", &json!({"visible": null})).await["pair_id"].clone();
+    let calls = asked.calls();
+    let places = service.holding_back_reads().await;
+    service.post("/v1/sends", &json!({"mode": "execute", "reask_of": failed})).await.refused(503, &[]);
+    drop(places);
+    assert_eq!(asked.calls(), calls);
+}
+
+#[tokio::test]
 async fn a_send_of_a_server_that_died_is_interrupted_by_any_other() {
     let (service, asked) = provider::service().await;
     let (id, task) = begun(&service, &asked).await;

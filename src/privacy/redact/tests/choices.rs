@@ -43,6 +43,10 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ("Ann <ann.b+x@mail.example.org>, hi", "Ann <[redacted:emails]>, hi"),
         ("git@github.com:x/y", "[redacted:emails]:x/y"),
         ("logo@2x.png user@1000.service x@self.weight", "logo@2x.png user@1000.service x@self.weight"),
+        (
+            r#"x\n\n@router.get(\"/x\")\t@app.command()\nann@x.org C:\bob@x.org"#,
+            r#"x\n\n@router.get(\"/x\")\t@app.command()\n[redacted:emails] C:\[redacted:emails]"#,
+        ),
         ("q@k.transpose(-2), (ann@x.org)", "q@k.transpose(-2), ([redacted:emails])"),
         (
             "bob@mail.example.com(Bob) a@2x.PNG me@self.inc",

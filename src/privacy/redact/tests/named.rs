@@ -190,23 +190,49 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
     let redactor = secrets();
     let list = [1, 2, 3].map(|seed| drawn(LETTERS_AND_DIGITS, 24, seed));
     for form in [
-        "api_keys:\n  - 1\n  - 2\n  - 3\nname: x",
-        "api_keys:\n- \"1\"\n- \"2\"\n- \"3\"\n",
-        "API_KEYS = [\n    \"1\",\n    \"2\",\n    \"3\",\n]\n",
-        "tokens = ['1', '2', '3']",
-        "apiKeys := []string{\n\t\"1\",\n\t\"2\",\n\t\"3\",\n}",
-        "see:\n{\n  \"passwords\": [\n    \"1\",\n    \"2\",\n    \"3\"\n  ],\n  \"commit\": \"x\"\n}",
-        "data: {\"text\": \"tokens = [\\n  \\\"1\\\",\\n  \\\"2\\\",\\n  \\\"3\\\"\\n]\"}",
+        "api_keys:\n  - …\n  - …\n  - …\nname: x",
+        "api_keys:\n- \"…\"\n- \"…\"\n- \"…\"\n",
+        "API_KEYS = [\n    \"…\",\n    \"…\",\n    \"…\",\n]\n",
+        "tokens = ['…', '…', '…']",
+        "apiKeys := []string{\n\t\"…\",\n\t\"…\",\n\t\"…\",\n}",
+        "see:\n{\n  \"passwords\": [\n    \"…\",\n    \"…\",\n    \"…\"\n  ],\n  \"commit\": \"x\"\n}",
+        "data: {\"text\": \"tokens = [\\n  \\\"…\\\",\\n  \\\"…\\\",\\n  \\\"…\\\"\\n]\"}",
+        "data: {\"text\": \"tokens := []string{\\n\\t\\\"…\\\",\\n\\t\\\"…\\\",\\n\\t\\\"…\\\",\\n}\"}",
+        "The API tokens:\n…\n…\n…\n\nKeep them.",
+        "API keys:\n```\n…\n…\n…\n```",
+        "api_keys:\n  - …  # one\n  - …  # two\n  - …\n",
+        "api_keys:\n  # one\n  - …\n\n  # two\n  - …\n  - …\n",
+        "API_KEYS = [\n    # one\n    '…',  # first\n    # two\n    '…',\n    '…',\n]\n",
+        "const API_KEYS: [&str; 3] = [\n    \"…\",\n    \"…\",\n    \"…\",\n];",
+        "var tokens = new List<string>\n{\n    \"…\",\n    \"…\",\n    \"…\"\n};",
+        "API_KEYS=(\n  \"…\"\n  \"…\"\n  \"…\"\n)\n",
+        "api_keys: [\n  …,\n  …,\n  …\n]\n",
+        "API keys:\n* …\n* …\n* …\n",
+        "Recovery tokens:\n\n1. `…`\n2. `…`\n3. `…`\n",
+        "     8→api_keys:\n     9→  - …\n    10→  - …\n    11→  - …\n    12→name: x",
+        "     8→tokens:\n     9→- …\n    10→- …\n    11→- …\n    12→name: x",
+        "+api_keys:\n+  - …\n+  - …\n+  - …\n",
+        "8:api_keys:\n9:  - …\n10:  - …\n11:  - …\n",
+        "# tokens:\n#   - …\n#   - …\n#   - …\n",
+        "got {\"content\": \"api_keys:\\n  - …\\n  - …\\n  - …\\nb: 2\"}",
     ] {
-        let fill = |values: [&str; 3]| {
-            ["1", "2", "3"]
-                .iter()
-                .zip(values)
-                .fold(form.to_owned(), |text, (number, value)| text.replace(number, value))
-        };
-        let text = fill([&list[0], &list[1], &list[2]]);
-        assert_eq!(redacted(&redactor, &text), fill(["[redacted:secrets]"; 3]));
+        let text = list.iter().fold(form.to_owned(), |text, value| text.replacen('…', value, 1));
+        assert_eq!(redacted(&redactor, &text), form.replace('…', "[redacted:secrets]"));
     }
+    for sentence in [
+        "The password for the admin user: `…`",
+        "I found a hardcoded password in the config file: \"…\"",
+        "I generated a new secret for you:\n\n```\n…\n```",
+        "**API key for production:**\n\n`…`\n",
+        "Your API token has been created. Copy it now:\n…\n",
+        "Set `JWT_SECRET` in `.env` to:\n\n```text\n…\n```\n",
+    ] {
+        let text = sentence.replace('…', &list[0]);
+        assert_eq!(redacted(&redactor, &text), sentence.replace('…', "[redacted:secrets]"));
+    }
+    // What is not alone in its line is no element.
+    let text = format!("token:\n  {}\n2f7c1b9e0a4d done\n", list[0]);
+    assert_eq!(redacted(&redactor, &text), "token:\n  [redacted:secrets]\n2f7c1b9e0a4d done\n");
 }
 
 #[test]

@@ -126,6 +126,24 @@ fn tables_of_many_rows_are_read_behind_what_stands_before_their_lines() {
 }
 
 #[test]
+fn a_table_of_which_a_comparison_shows_some_rows_is_read_with_its_head() {
+    let redactor = secrets();
+    for sign in [",", ";", "\t"] {
+        let text = format!(
+            "diff --git a/x.csv b/x.csv\n@@ -1,4 +1,4 @@\n id{sign}name{sign}api_token\n 1{sign}ann{sign}A\n-2{sign}bob{sign}B\n+2{sign}bob{sign}C\n"
+        );
+        let fill = |values: [&str; 3]| {
+            ["A\n", "B\n", "C\n"].into_iter().zip(values).fold(text.clone(), |text, (place, value)| {
+                text.replace(&format!("{sign}{place}"), &format!("{sign}{value}\n"))
+            })
+        };
+        let values = [1, 2, 3].map(|seed| drawn(LETTERS_AND_DIGITS, 24, seed));
+        let filled = fill([&values[0], &values[1], &values[2]]);
+        assert_eq!(redacted(&redactor, &filled), fill(["[redacted:secrets]"; 3]));
+    }
+}
+
+#[test]
 fn tables_in_strings_are_read_also_in_a_text_that_is_not_json() {
     let (redactor, secret) = (secrets(), random(32));
     let tables = [
