@@ -27,11 +27,15 @@ use crate::state::App;
 use crate::types::value;
 use crate::writer::Writer;
 
-use self::unread::Unread;
+use self::unread::{MOST_LINES, Unread};
 
 /// The number of bytes below which a line does not have so many values that as many lines as are written together have more
 /// than [`MOST_VALUES`].
 const SHORT: usize = 1_000;
+
+/// Half of the number of bytes that a line takes until the batch is answered: its place in the body, its number, and that it was
+/// rejected. Memory is held for twice as many.
+const LINE: usize = 100;
 
 /// The example of a batch in the OpenAPI document. It makes the records that other endpoints' examples erase.
 const EXAMPLE: &str = concat!(
@@ -151,16 +155,21 @@ async fn post_events(
     let memory = Memory::of(request.extensions());
     let replaced = Replaced::of(request.extensions());
     let body = json::body_of_parts(request, NDJSON_LIMIT).await?;
+    let separator = if is_array { b',' } else { b'\n' };
+    let lines = memchr::memchr_iter(separator, &body.bytes).take(MOST_LINES).count() + 1;
+    let mut outcome = Outcome { reasons: lines * LINE, ..Outcome::default() };
+    memory.hold_beside(2 * outcome.reasons).await?;
     // A large batch takes seconds to parse, for which the other requests of this thread would wait.
     let project = Arc::clone(&caller.project);
     let find = if is_array { Unread::array } else { Unread::lines };
+    let turn = app.work.turn(&project, Kind::Parse).await;
     let mut unread = apart(&project, {
         let project = Arc::clone(&project);
         move || find(project, body)
     })
     .await?;
-    let mut outcome = Outcome::default();
-    while !unread.is_empty() {
+    drop(turn);
+    while outcome.goes_on(&unread, &memory).await {
         let turn = app.work.turn(&project, Kind::Parse).await;
         let mut lines;
         (unread, lines) = apart(&project, move || {
@@ -185,7 +194,7 @@ async fn post_events(
 pub struct Line {
     /// Its number in the batch, from 1 on.
     pub number: usize,
-    /// The number of its JSON values, unless it is too short to have many.
+    /// About the number of its JSON values.
     pub values: usize,
     /// The event that it is parsed as.
     pub event: Result<Event>,
@@ -210,11 +219,29 @@ struct Outcome {
     /// Why the database or the queue has refused an event, or why there was no memory to read it. Those after it are refused, too,
     /// which may need it.
     refused: Option<Error>,
-    /// How many bytes the reasons take why lines were rejected.
+    /// How many bytes the reasons take why lines were rejected, besides those that all lines take.
     reasons: usize,
 }
 
 impl Outcome {
+    /// Waits for memory for the lines that are read next, and returns whether there are any. If those before were refused, or there
+    /// is no memory, all others are refused, too.
+    async fn goes_on(&mut self, unread: &Unread, memory: &Memory) -> bool {
+        if self.refused.is_none() {
+            match unread.has_more().await {
+                Ok(has_more) => return has_more,
+                Err(error) => self.refused = Some(error),
+            }
+        }
+        if let Some(Error::Unavailable(reason)) = &self.refused {
+            let error = Error::Unavailable(reason);
+            for number in unread.rest().filter(|_| self.is_decided).collect::<Vec<_>>() {
+                self.reject(number, &error, memory).await;
+            }
+        }
+        false
+    }
+
     /// Writes lines that follow those before, as many together as have the JSON values that a single line may have, because
     /// Postgres takes a hundred bytes for each until they are written.
     async fn write(&mut self, writer: &Writer, tenant: &Arc<Tenant>, lines: Vec<Line>, memory: &Memory) {
@@ -244,7 +271,7 @@ impl Outcome {
             Some(Error::Unavailable(reason)) => {
                 part.events.iter().map(|_| Err(Error::Unavailable(reason))).collect()
             }
-            _ => writer.write_all(tenant, part.events, memory).await,
+            _ => writer.write_more(tenant, part.events, memory, self.is_decided).await,
         };
         for (number, written) in part.numbers.into_iter().zip(written) {
             self.is_decided |= !written.as_ref().is_err_and(Error::is_transient);

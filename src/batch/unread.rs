@@ -10,22 +10,33 @@ use tokio::runtime::Handle;
 use super::Line;
 use crate::domain::{self, Event};
 use crate::error::{Error, Result};
-use crate::http::clean::MOST_VALUES;
+use crate::http::clean::{MOST_VALUES, clean_parts};
 use crate::http::json::{self, Body};
 use crate::http::memory::VALUE;
 use crate::http::{clean_json, utf8};
 use crate::types::value;
 
 /// The maximum number of events that one batch may hold.
-const MOST_LINES: usize = 20_000;
+pub(super) const MOST_LINES: usize = 20_000;
 /// The maximum number of attempts of its finished logs and pieces of its files that a batch may have together.
 const MOST_PARTS: usize = 200_000;
 /// The maximum number of wrong fields that are named of a batch, besides one of each line.
 const MOST_FIELDS: usize = 10_000;
 /// The number of bytes of memory that the lines take which are read together, unless a single one takes more.
 const PIECE: usize = 4 << 20;
-/// The number of bytes of memory that an event is assumed to take besides its values.
+/// The numbers of bytes of memory that an event, an object in it and any other value are assumed to take besides their texts.
 const EVENT: usize = 1_400;
+const OBJECT: usize = 1_000;
+const OTHER_VALUE: usize = 64;
+
+/// The lines that are read next.
+#[derive(Default)]
+struct Next {
+    /// The number of JSON values of each line.
+    values: Vec<usize>,
+    /// The number of bytes of memory that they take.
+    bytes: usize,
+}
 
 /// The lines of a batch that have not been read yet.
 pub(super) struct Unread {
@@ -33,6 +44,7 @@ pub(super) struct Unread {
     body: Body,
     /// The number of each line, from 1 on, and where in the body it is.
     lines: VecDeque<(usize, Range<usize>)>,
+    next: Next,
     /// How many parts and wrong fields the lines had that were read.
     parts: usize,
     fields: usize,
@@ -54,7 +66,7 @@ impl Unread {
 
     /// Finds the members of a body that is a JSON array. Fails if there are more than allowed.
     pub(super) fn array(project: Arc<str>, mut body: Body) -> Result<Self> {
-        body.replaced.add(clean_json(&mut body.bytes)?);
+        body.replaced.add(clean_parts(&mut body.bytes)?);
         let text = utf8(&body.bytes)?;
         if json::is_long_string(text) {
             return Err(Error::invalid("", "must be an array, not a string"));
@@ -75,46 +87,63 @@ impl Unread {
         if lines.len() > MOST_LINES {
             return Err(too_many());
         }
-        Ok(Self { project, body, lines, parts: 0, fields: 0 })
+        let next = Next::default();
+        let mut unread = Self { project, body, lines, next, parts: 0, fields: 0 };
+        unread.prepare();
+        Ok(unread)
     }
 
-    /// Returns whether all lines have been read.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// Reads the next lines. It may wait for memory, so it needs a thread of its own. Lines for which there is none are refused.
-    pub(super) fn read(&mut self) -> Vec<Line> {
-        let (mut bytes, mut values) = (0, Vec::new());
+    /// Finds out how many lines are read next. Of what is parsed only to be hashed, there is one line at a time.
+    fn prepare(&mut self) {
+        let (mut next, mut kept, mut hashed) = (Next::default(), 0, 0);
         for (_, place) in &self.lines {
             let line = &self.body.bytes[place.clone()];
-            let count = value::count(line).min(MOST_VALUES);
-            let more = line.len() + EVENT + count * VALUE;
-            if bytes + more > PIECE && !values.is_empty() {
+            let values = value::count(line).min(MOST_VALUES);
+            let objects = memchr::memchr_iter(b'{', line).count().min(values);
+            kept += line.len() + EVENT + objects * OBJECT + values * OTHER_VALUE;
+            hashed = hashed.max(values * VALUE);
+            if kept + hashed > PIECE && !next.values.is_empty() {
+                // Otherwise a batch would wait for a little more each time, behind those that wait for much.
+                next.bytes = next.bytes.max(PIECE);
                 break;
             }
-            bytes += more;
-            values.push(count);
+            next.bytes = kept + hashed;
+            next.values.push(values);
         }
-        let refused = self.hold(bytes).err();
+        self.next = next;
+    }
+
+    /// Waits for memory for the next lines. Returns whether there are any.
+    pub(super) async fn has_more(&self) -> Result<bool> {
+        if self.lines.is_empty() {
+            return Ok(false);
+        }
+        self.body.memory.hold(self.held()).await?;
+        Ok(true)
+    }
+
+    /// Returns for how many bytes memory is held for the body and the next lines. It is held for twice as many.
+    fn held(&self) -> usize {
+        self.body.bytes.len().midpoint(self.next.bytes)
+    }
+
+    /// Returns the numbers of the lines that have not been read.
+    pub(super) fn rest(&self) -> impl Iterator<Item = usize> {
+        self.lines.iter().map(|(number, _)| *number)
+    }
+
+    /// Reads the next lines, which needs a thread of its own.
+    pub(super) fn read(&mut self) -> Vec<Line> {
+        let values = std::mem::take(&mut self.next.values);
         let places: Vec<_> = self.lines.drain(..values.len()).collect();
-        let line = |((number, place), values)| {
-            let event = match &refused {
-                Some(Error::Unavailable(reason)) => Err(Error::Unavailable(reason)),
-                _ => self.event(place, &mut bytes),
-            };
-            Line { number, values, event }
-        };
-        places.into_iter().zip(values).map(line).collect()
+        let line = |((number, place), values)| Line { number, values, event: self.event(place) };
+        let lines = places.into_iter().zip(values).map(line).collect();
+        self.prepare();
+        lines
     }
 
-    /// Holds memory for the body and so many bytes beside it. Memory is held for twice as many.
-    fn hold(&self, bytes: usize) -> Result<()> {
-        Handle::current().block_on(self.body.memory.hold(self.body.bytes.len().midpoint(bytes)))
-    }
-
-    /// Reads the event in a line, and adds what it takes besides its values to the bytes that are held.
-    fn event(&mut self, place: Range<usize>, bytes: &mut usize) -> Result<Event> {
+    /// Reads the event in a line, and holds memory for what it repeats.
+    fn event(&mut self, place: Range<usize>) -> Result<Event> {
         let line = &mut self.body.bytes[place];
         let event = clean_json(line).and_then(|count| {
             self.body.replaced.add(count);
@@ -129,8 +158,8 @@ impl Unread {
         let event = event.map_err(|error| self.brief(error))?;
         let repeated = event.repeated();
         if repeated > 0 {
-            *bytes += repeated;
-            self.hold(*bytes)?;
+            self.next.bytes += repeated;
+            Handle::current().block_on(self.body.memory.hold(self.held()))?;
         }
         Ok(event)
     }

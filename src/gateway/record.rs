@@ -85,8 +85,12 @@ impl Record {
         if record.keeps == Keeps::Nothing {
             return Ok(record);
         }
-        let reason =
-            if *is_remembered { Some(LATE) } else { Some(TOO_LONG).filter(|_| asked.longest() > LONGEST) };
+        let keeps_texts = tenant.policy.capture(Domain::Messages) == Capture::Full;
+        let reason = if *is_remembered {
+            Some(LATE)
+        } else {
+            Some(TOO_LONG).filter(|_| keeps_texts && asked.longest() > LONGEST)
+        };
         if let Some(reason) = reason {
             record.keeps = Keeps::Unrecorded;
             unrecorded(&reason);

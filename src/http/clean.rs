@@ -22,6 +22,16 @@ const DEPTH_LIMIT: u32 = 127;
 /// repeat it. A member with a name that is `serde_json`'s own is refused, because a
 /// value would be made of the text in it. A raw NUL byte is left to the parser, which refuses it.
 pub fn clean_json(json: &mut [u8]) -> Result<usize> {
+    let most_zeros = SCALE as usize + MOST_ZEROS * json.len().min(MOST_BYTES_WITH_ZEROS);
+    clean(json, most_zeros)
+}
+
+/// Cleans a JSON text as [`clean_json`] does whose parts are cleaned again, and may have as many zeros each as a text.
+pub fn clean_parts(json: &mut [u8]) -> Result<usize> {
+    clean(json, usize::MAX)
+}
+
+fn clean(json: &mut [u8], most_zeros: usize) -> Result<usize> {
     let mut replaced = 0;
     let mut depth = 0_u32;
     let mut zeros = 0;
@@ -60,7 +70,7 @@ pub fn clean_json(json: &mut [u8]) -> Result<usize> {
                     return Err(malformed_at(json, at, "number out of range"));
                 };
                 zeros += more;
-                if zeros > SCALE as usize + MOST_ZEROS * json.len().min(MOST_BYTES_WITH_ZEROS) {
+                if zeros > most_zeros {
                     return Err(malformed_at(json, at, "numbers are too long without their exponents"));
                 }
                 at = end;

@@ -47,8 +47,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The error of a request for which there is no memory.
 const FULL: Error = Error::Unavailable("other requests use all the memory for bodies; try again");
 
-/// The memory that all requests share. Those of one project take at most half of what others leave, and so do those whose
-/// project is not known.
+/// The memory that all requests share. Those of one project take at most half of it, and twice what they leave free, and so do
+/// those whose project is not known.
 #[derive(Debug, Clone)]
 pub struct Budget {
     memory: Shares,
@@ -264,10 +264,12 @@ impl Memory {
 
     /// Holds memory for so many bytes that are kept besides the body and what is made of it.
     pub async fn hold_beside(&self, bytes: usize) -> Result<()> {
-        let before = self.0.beside.fetch_max(bytes, Ordering::Relaxed);
-        let more = bytes.saturating_sub(before).div_ceil(UNIT);
+        let before = self.0.beside.load(Ordering::Relaxed);
+        let more = bytes.div_ceil(UNIT).saturating_sub(before.div_ceil(UNIT));
         let most = self.0.budget.memory.of_one().saturating_sub(self.held());
-        self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX)).await
+        self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX)).await?;
+        self.0.beside.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn take(&self, wanted: u32) -> Result<()> {

@@ -105,8 +105,8 @@ impl All {
 }
 
 /// A limit on concurrent work: each project has a number of places, and all projects together have more, usually four
-/// times as many. A project takes no more than it leaves free, or one, so that a few projects that take what they can
-/// still leave something to all others.
+/// times as many. A project takes no more than it leaves free, or twice that of what a single piece of work may need much of, or
+/// one, so that a few projects that take what they can still leave something to all others.
 #[derive(Debug, Clone)]
 pub struct Shares {
     all: Arc<All>,

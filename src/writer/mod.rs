@@ -159,6 +159,17 @@ impl Writer {
     /// Writes what the project keeps of the events, in their order. Many events are written in pieces,
     /// between which other requests get their turn. Returns once each event is committed or refused.
     pub async fn write_all(&self, tenant: &Arc<Tenant>, events: Vec<Event>, memory: &Memory) -> Vec<Written> {
+        self.write_more(tenant, events, memory, false).await
+    }
+
+    /// Writes events as [`Writer::write_all`] does. If the request `has_begun` to write others, these wait for room in the queue.
+    pub async fn write_more(
+        &self,
+        tenant: &Arc<Tenant>,
+        events: Vec<Event>,
+        memory: &Memory,
+        has_begun: bool,
+    ) -> Vec<Written> {
         let mut verdicts: Vec<Option<Written>> = Vec::with_capacity(events.len());
         let (mut kept, mut members) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
         let mut pauses = Pauses::begin();
@@ -180,7 +191,7 @@ impl Writer {
                 None => verdicts.push(Some(Ok(Receipt { kept: Capture::Off, ..Receipt::created(None) }))),
             }
         }
-        let written = self.write_kept(tenant, kept, memory).await;
+        let written = self.write_kept(tenant, kept, memory, has_begun).await;
         for ((index, kept, redacted), written) in members.into_iter().zip(written) {
             verdicts[index] = Some(written.map(|receipt| Receipt { kept, redacted, ..receipt }));
         }
@@ -192,6 +203,7 @@ impl Writer {
         tenant: &Arc<Tenant>,
         mut events: Vec<Kept<Event>>,
         memory: &Memory,
+        has_begun: bool,
     ) -> Vec<Written> {
         let mut written = Vec::with_capacity(events.len());
         while !events.is_empty() {
@@ -219,7 +231,8 @@ impl Writer {
             }
             // Only the first piece is refused when the queue is full, because a batch that has begun is
             // better finished.
-            let submitted = self.submit(tenant, ready, memory, written.is_empty()).await;
+            let may_refuse = written.is_empty() && !has_begun;
+            let submitted = self.submit(tenant, ready, memory, may_refuse).await;
             let mut submitted = submitted.map(Vec::into_iter);
             written.extend(verdicts.into_iter().map(|refused| match (refused, &mut submitted) {
                 (Some(refused), _) => refused,
@@ -245,8 +258,9 @@ impl Writer {
     ) -> BoxFuture<'a, crate::error::Result<()>> {
         Box::pin(async {
             let (db, places, work) = &self.reading;
-            let _entered = Entry::to_read(&tenant.name, places, work).take().await?;
+            let entered = Entry::to_read(&tenant.name, places, work).take().await?;
             let bytes = event.look_up(&mut *db.acquire().await?, &tenant.name).await?;
+            drop(entered);
             memory.hold(bytes).await
         })
     }

@@ -59,7 +59,7 @@ pub(super) fn patterns() -> [Pattern; 10] {
         // Those in settings, also of accounts and hubs, whose name is otherwise one of a table's.
         Pattern::matches(
             &["primary_key", "primary-key", "primarykey"],
-            r#"(?i)primary[_-]?key\\*["']?\s*[:=]\s*\\*["']?([a-z0-9+/]{43}=|[a-z0-9+/]{86}==)"#,
+            r#"(?i)primary[_-]?key\\*["']?(?:\s*[:=]\s*|\s+)\\*["']?([a-z0-9+/]{43}=|[a-z0-9+/]{86}==)"#,
             is_random,
         ),
         // Those of a storage account, in a list of them.

@@ -179,7 +179,7 @@ fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
 fn mailboxes() -> String {
     const NAME: &str = "[A-Za-z0-9._%+-]";
     const HOST: &str = r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}";
-    format!(r"(?:^|[^A-Za-z0-9._%+\\-]|\\[nrt])({NAME}{{1,64}}{HOST})\b|\\({NAME}{{2,64}}{HOST})\b")
+    format!(r"(?:(?:^|[^\\])\b|\\[nrt])({NAME}{{1,64}}{HOST})\b|\\({NAME}{{2,64}}{HOST})\b")
 }
 
 /// Returns the expression of the parts of paths that name a user.

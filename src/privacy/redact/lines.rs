@@ -30,7 +30,7 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
     const BLANKS: &str = r"(?:[ \t]|\\+t)*";
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:[ \t]+[+~] )?(?:\\+t)*"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
     ))
 });
 
@@ -42,10 +42,24 @@ pub(super) const MOST_LINES: usize = 100_000;
 struct Head {
     /// Where the end of the line before it is, and what stands before the line.
     range: Range<usize>,
+    /// Where the sign begins of an element of a list, or of what a plan removes, if that is the last of what stands there.
+    item: Option<usize>,
     /// What the end of the line before it is written as, if there is one.
     end_of_line: Option<char>,
     /// Whether the line is of the older version of a comparison.
     is_old: bool,
+}
+
+impl Head {
+    /// Returns where what stands before the line is, without the sign of an element.
+    fn before_item(&self) -> Range<usize> {
+        self.range.start..self.item.unwrap_or(self.range.end)
+    }
+
+    /// Returns whether a part of this is more than the end of the line before.
+    fn is_more(&self, part: &Range<usize>) -> bool {
+        part.len() > self.end_of_line.map_or(0, char::len_utf8)
+    }
 }
 
 /// Returns the text without what stands before its lines, in all ways in which something does.
@@ -64,21 +78,30 @@ fn listed(text: &str) -> Vec<Plain> {
         let before = found.get_match();
         // The region and the account in the name of a resource of AWS look like the numbers of lines.
         let length = before.as_str().find(ARN).unwrap_or(before.range().len());
-        // What both versions have is behind a blank in a comparison.
-        let is_unchanged = is_comparison && text[before.start()..].starts_with("\n ");
+        // What both versions have is behind a blank in a comparison. A number behind that is the first cell of a row.
+        let head = before.as_str().trim_start_matches('\n');
+        let is_cell = || head.ends_with('\t') && head.trim().bytes().all(|byte| byte.is_ascii_digit());
+        let is_unchanged =
+            is_comparison && text[before.start()..].starts_with("\n ") && (head.is_empty() || is_cell());
         let length = if is_unchanged { 2 } else { length };
+        let range = before.start()..before.start() + length;
         Head {
-            range: before.start()..before.start() + length,
+            item: found.name("item").map(|item| item.start()).filter(|item| range.contains(item)),
+            range,
             end_of_line: found.name("end").map(|_| '\n'),
             is_old: found.name("old").is_some(),
         }
     };
     let heads: Vec<Head> = BEFORE.captures_iter(text).take(MOST_LINES).map(head).collect();
-    if heads.iter().all(|head| head.range.len() == head.end_of_line.map_or(0, char::len_utf8)) {
-        return Vec::new();
+    let mut views = Vec::new();
+    if heads.iter().any(|head| head.is_more(&head.before_item())) {
+        let parts = heads.iter().map(|head| (head.before_item(), head.end_of_line));
+        views.push(Plain::without(text, parts));
     }
-    let all = heads.iter().map(|head| (head.range.clone(), head.end_of_line));
-    let mut views = vec![Plain::without(text, all)];
+    if heads.iter().any(|head| head.item.is_some()) {
+        let parts = heads.iter().map(|head| (head.range.clone(), head.end_of_line));
+        views.push(Plain::without(text, parts));
+    }
     if heads.iter().any(|head| head.is_old) {
         let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
         let new = heads.iter().zip(ends).map(|(head, end)| {

@@ -10,6 +10,7 @@ mod commands;
 mod expression;
 mod headers;
 mod lines;
+mod lists;
 mod marks;
 mod members;
 mod named;

@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
+use super::lists::{behind_words, elements, is_of_next_line};
 use super::near_names::near;
-use super::other_forms::{is_checksum, is_in_arn, is_of_other_form, is_source, is_tag};
+use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
 use super::value_ends::{LONGEST, bare, beginning, content, quoted};
@@ -114,7 +115,7 @@ pub(super) fn anchors() -> Vec<&'static str> {
 /// A name that is no secret's, although it looks like one.
 pub(super) const OTHER_NAME: &str = "(?:(?:application[_-]?server|cache|dedupe?|foreign|idempotency|image|object|partition|primary|pub|public|recv|restore\
     |row|sort|unique|verify|websocket)\
-    [_-]?keys?|(?:ignored|trusted)-key|(?:cancellation|client[_-]?request|continuation|cursor|lock|next|page|public[_-]?key|starting|sync)[_-]?tokens?\
+    [_-]?keys?|(?:ignored|trusted)-key|(?:cancellation|client[_-]?request|continuation|cursor|next|page|public[_-]?key|starting|sync)[_-]?tokens?\
     |(?:credential|key|reset|token|user[_-]?secrets)[_-]?ids?|(?:credential|key|secret|token)[_-]?(?:algorithm|arn|count|factory|length|name|path|size|type|uri\
     |url|version))";
 
@@ -143,7 +144,7 @@ const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*|s\.[a-z0-9_]+)?(?:\[["'][a-z0-9_-]+["
 pub(super) const QUOTE: &str = r#"(?:\\*(?:["'`]|u002[27]|&quot;|&\#(?:3[49]|x2[27]);)|%(?:25)*2[27])"#;
 
 /// The type of a variable.
-const TYPE: &str = r#"(?:\[(?u:[^\]\n="`])*\]|(?u:[^\s=:;,"`])+)"#;
+const TYPE: &str = r#"(?:\[&?[a-z_]+; ?[a-z0-9_]+\]|(?u:[^\s=:;,"`])+)"#;
 
 /// The letters of a password for one application.
 const LETTERS: &str = "[a-z]{4}(?:[ -][a-z]{4}){3}|[a-z]{16}";
@@ -210,10 +211,8 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
     // The prefix of a string is short. Before a quotation mark at the end, a whole value of letters looks like one.
     const PREFIX: &str = r"[a-z@$\#]{0,3}";
     const KEYWORD: &str = r#"(?:(?:(?:[a-z_]+\s*=\s*)?[a-z0-9_."'\[\]]+\s*,\s*){0,2}(?:default|default_?value|fallback)\s*[=:]|-string\s|string(?:\([0-9]+\))?\s)\s*"#;
-    // Blanks, and a line of words about the first element of a list.
-    const COMMENT: &str = r"(?:\s+(?:\#|//)(?u:[^\n])*\n)?\s*";
     let quoted = format!(
-        r"(?:{OPENS}{COMMENT})?(?:{OPENS}\s*)?(?:{KEYWORD}(?:{OPENS}\s*)?)?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?"
+        r"(?:{OPENS}\s*)?(?:{OPENS}\s*)?(?:{KEYWORD}(?:{OPENS}\s*)?)?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?"
     );
     // A key comes first, because `secret` is also the beginning of `secret key`.
     let keys = keys();
@@ -222,7 +221,7 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair}){COMMENT}(?:\\\r?\n\s*)?(?:{block}|{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -281,7 +280,13 @@ fn values(text: &str) -> Vec<Range<usize>> {
             values.extend(changed(text, at));
             let mut marks = found.groups();
             let read = match (marks.next(), marks.next()) {
-                (None, _) => bare(text, at),
+                (None, _) => match behind_words(text, at) {
+                    Some((first, read)) => {
+                        at = first;
+                        read
+                    }
+                    None => bare(text, at),
+                },
                 (Some(mark), None) => quoted(text, at, mark.as_str()),
                 // The value may begin with the second mark, or each of its ends may have two.
                 (Some(outer), Some(inner)) => {
@@ -313,33 +318,6 @@ fn values(text: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// Returns the further elements of a list whose first one is a value. The text before the value ends at `at`. Between two elements
-/// may be comments and blank lines.
-fn elements(text: &str, at: usize, mut value: Range<usize>) -> Vec<Range<usize>> {
-    static NEXT: LazyLock<Expression> = LazyLock::new(|| {
-        Expression::builtin(
-            r#"^(?-u)\\*["'`]?(?:\s*,\s*(\\*["'`])|,?[ \t]*(?:(?:#|//)(?u:[^\n\\])*)?(?:(?:\\+r)?(?:\r?\n|\\+n)[ \t]*(?:(?:#|//)(?u:[^\n\\])*)?)+(?:(?:[*-]|[0-9]{1,2}[.)])[ \t]+)?(\\*["'`])?)"#,
-        )
-    });
-    let before = text[..at].trim_end_matches(['"', '\'', '`', '\\']);
-    let name = before.trim_end();
-    let is_list = name.ends_with(['[', '{', '(', '-', '*', '.']) || before[name.len()..].contains('\n');
-    let mut elements = Vec::new();
-    while is_list && let Some(next) = NEXT.captures_at(&text[value.end..], 0) {
-        let at = value.end + next.get_match().end();
-        let mark = next.groups().next();
-        let read = mark.map_or_else(|| bare(text, at), |mark| quoted(text, at, mark.as_str()));
-        let is_element = |value: &Range<usize>| {
-            !is_no_secret(text, value.clone())
-                && !is_of_next_line(next.get_match().as_str(), &text[value.end..])
-        };
-        let Some(next) = read.ok().filter(is_element) else { break };
-        value = next;
-        elements.push(value.clone());
-    }
-    elements
-}
-
 /// Returns the value that is the content of an element of XML in whose beginning a position is.
 fn in_element(text: &str, at: usize) -> Option<Range<usize>> {
     let value = bare(text, content(text, at)?).ok()?;
@@ -352,21 +330,6 @@ fn changed(text: &str, at: usize) -> Option<Range<usize>> {
     let old = beginning(&text[at..], LONGEST).find('"').filter(|_| text[..at].ends_with('"'))?;
     let new = text[at + old..].strip_prefix(SIGN).map(|new| text.len() - new.len())?;
     quoted(text, new, "\"").ok().filter(|value| !is_no_secret(text, value.clone()))
-}
-
-/// Returns whether a value that looks random is none of a secret.
-fn is_no_secret(text: &str, value: Range<usize>) -> bool {
-    is_tag(&text[..value.start], &text[value.clone()]) || is_of_other_form(&text[value])
-}
-
-/// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.
-/// `name` ends where the value begins, and `behind` begins where it ends. A value is alone in its line, or the line before goes on.
-fn is_of_next_line(name: &str, behind: &str) -> bool {
-    let before = name.trim_end();
-    let is_below = name[before.len()..].contains('\n') && !before.ends_with('\\');
-    let rest = behind.trim_start_matches([']', ')']);
-    let next = rest.trim_start_matches([' ', '\t']);
-    is_below && next.len() < rest.len() && next.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
 }
 
 /// Returns whether what a sentence says that a password is looks random, and is neither the name of something nor the number of

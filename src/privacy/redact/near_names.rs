@@ -158,7 +158,7 @@ fn is_said_in_quotes(between: &str, last: &str) -> bool {
         ))
     });
     // The last words of names of what belongs to a secret, or is beside one, and is none.
-    const OTHERS: [&str; 15] = [
+    const OTHERS: [&str; 16] = [
         "branch",
         "checksum",
         "commit",
@@ -170,14 +170,14 @@ fn is_said_in_quotes(between: &str, last: &str) -> bool {
         "ids",
         "image",
         "md5",
+        "request",
         "revision",
         "sha",
         "sha256",
         "trace",
     ];
     // Those that a sentence also has for what the secret is for, or is in.
-    const WHERE: [&str; 9] =
-        ["build", "email", "file", "path", "request", "session", "url", "user", "version"];
+    const WHERE: [&str; 8] = ["build", "email", "file", "path", "session", "url", "user", "version"];
     const IN: [&str; 6] = [" at ", " for ", " in ", " of ", " on ", " with "];
     let is_one = |others: &[&str]| last.rsplit('_').next().is_some_and(|word| others.contains(&word));
     let is_where = || IN.iter().any(|word| between.contains(word));

@@ -1,5 +1,6 @@
 //! Values that look random, but are of forms that no secret has.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
@@ -25,9 +26,13 @@ pub(super) fn is_of_other_form(value: &str) -> bool {
         || is_public_key(value)
 }
 
+/// Returns whether a value that looks random is none of a secret.
+pub(super) fn is_no_secret(text: &str, value: Range<usize>) -> bool {
+    is_tag(&text[..value.start], &text[value.clone()]) || is_of_other_form(&text[value])
+}
+
 /// Returns whether a value is a path in code or the name of a type of or for secrets, as behind the name of a variable.
 fn is_type(value: &str) -> bool {
-    const PARTS: [&str; 5] = ["ApiKey", "Credential", "Password", "Secret", "Token"];
     const ENDS: [&str; 8] = ["Config", "Header", "Key", "KeyPair", "Pair", "Scheme", "Secret", "Token"];
     let name = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
@@ -36,13 +41,33 @@ fn is_type(value: &str) -> bool {
     let stem = ENDS.iter().find_map(|end| name.strip_suffix(end));
     name.bytes().all(is_of_name)
         && stem.unwrap_or(name).split(':').all(is_name)
-        && (stem.is_some() || name.contains("::") || PARTS.iter().any(|part| name.contains(part)))
+        && (stem.is_some() || name.contains("::") || is_type_for_secrets(name))
+}
+
+/// Returns whether a name is that of a type in a program for secrets, such as `ApiKeyService`: nothing but capitalized words.
+fn is_type_for_secrets(name: &str) -> bool {
+    const WORDS: [&str; 5] = ["ApiKey", "Credential", "Password", "Secret", "Token"];
+    const SHORTEST: usize = 3;
+    let starts: Vec<_> = name.match_indices(|c: char| c.is_ascii_uppercase()).map(|(at, _)| at).collect();
+    let ends = starts.iter().skip(1).copied().chain([name.len()]);
+    let is_word = |(start, end): (&usize, usize)| end - start >= SHORTEST;
+    name.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && starts.first() == Some(&0)
+        && starts.len() > 1
+        && starts.iter().zip(ends).all(is_word)
+        && WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Returns whether a value is a public key of SSH (RFC 4253, section 6.6).
 fn is_public_key(value: &str) -> bool {
-    const BEGINNINGS: [&str; 5] =
-        ["AAAAB3NzaC1", "AAAAC3NzaC1", "AAAAE2VjZHNh", "AAAAGnNrLXNz", "AAAAInNrLWVj"];
+    const BEGINNINGS: [&str; 6] = [
+        "AAAAB3NzaC1kc3MAAACB",
+        "AAAAB3NzaC1yc2EAAAADAQAB",
+        "AAAAC3NzaC1lZDI1NTE5AAAAI",
+        "AAAAE2VjZHNhLXNoYTItbmlzdH",
+        "AAAAGnNrLXNzaC1lZDI1NTE5",
+        "AAAAInNrLWVjZHNhLXNoYTIt",
+    ];
     let key = value.rsplit(' ').next().unwrap_or_default();
     BEGINNINGS.iter().any(|beginning| value.starts_with(beginning) || key.starts_with(beginning))
 }

@@ -466,7 +466,7 @@ async fn batches_of_very_many_short_lines_take_the_memory_that_their_events_need
     ] {
         let lines = format!("{line}\n").repeat(20_000);
         let head = "POST /v1/events HTTP/1.1\r\nContent-Type: application/x-ndjson";
-        all(&server.address, 12, head, lines.as_bytes(), &[200, 503]).await;
+        all(&server.address, 6, head, lines.as_bytes(), &[200, 503]).await;
     }
     // The project has 64 MiB.
     let taken = server.peak() - before;

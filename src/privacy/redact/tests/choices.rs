@@ -47,6 +47,10 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
             r#"x\n\n@router.get(\"/x\")\t@app.command()\nann@x.org C:\bob@x.org"#,
             r#"x\n\n@router.get(\"/x\")\t@app.command()\n[redacted:emails] C:\[redacted:emails]"#,
         ),
+        (
+            "................................................................................ann@x.org",
+            "................................................................................[redacted:emails]",
+        ),
         ("q@k.transpose(-2), (ann@x.org)", "q@k.transpose(-2), ([redacted:emails])"),
         (
             "bob@mail.example.com(Bob) a@2x.PNG me@self.inc",

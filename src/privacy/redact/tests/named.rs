@@ -220,6 +220,9 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         assert_eq!(redacted(&redactor, &text), form.replace('…', "[redacted:secrets]"));
     }
     for sentence in [
+        "   - password = <<-EOT\n   -     …\n",
+        "@@ -1 +1 @@\n-a\n+b\n # api_key:\n #   …\n",
+        "@@ -1 +1 @@\n-a\n+b\n\n     8→db_password:\n     9→  …\n",
         "The password for the admin user: `…`",
         "I found a hardcoded password in the config file: \"…\"",
         "I generated a new secret for you:\n\n```\n…\n```",
@@ -229,6 +232,11 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
     ] {
         let text = sentence.replace('…', &list[0]);
         assert_eq!(redacted(&redactor, &text), sentence.replace('…', "[redacted:secrets]"));
+    }
+    for text in
+        ["password: P4ssSecret9x2K", "JWT_SECRET=MyJwtSecret2024Prod", "api_token = 'myTokenX9q2mZ8v'"]
+    {
+        assert_ne!(redacted(&redactor, text), text);
     }
     // What is not alone in its line is no element.
     let text = format!("token:\n  {}\n2f7c1b9e0a4d done\n", list[0]);

@@ -1,0 +1,77 @@
+//! The elements of lists behind the names of secrets, also with comments and blank lines between them.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::expression::Expression;
+use super::other_forms::is_no_secret;
+use super::value_ends::{LONGEST, bare, beginning, quoted};
+
+/// What is between two elements of a list, which may be on lines of their own. The group is the quotation mark of the next one, if
+/// it has one.
+static NEXT: LazyLock<Expression> = LazyLock::new(|| {
+    const COMMENT: &str = r"(?:(?:\#|//)(?u:[^\n\\])*)?";
+    const END: &str = r"(?:\\+r)?(?:\r?\n|\\+n)";
+    const MARK: &str = r#"\\*["'`]"#;
+    Expression::builtin(&format!(
+        r"^(?-u)(?:{MARK})?(?:\s*,\s*({MARK})|,?[ \t]*{COMMENT}(?:{END}[ \t]*{COMMENT})+(?:(?:[*-]|[0-9]{{1,2}}[.)])[ \t]+)?({MARK})?)"
+    ))
+});
+
+/// What follows in a list.
+struct Next<'a> {
+    /// Where it begins, and what separates it from what is before.
+    at: usize,
+    between: &'a str,
+    /// The value, or the end of the first word if it looks like none.
+    read: Result<Range<usize>, usize>,
+}
+
+/// Reads what follows in a list from a position on. What is far away is not looked at.
+fn next(text: &str, from: usize) -> Option<Next<'_>> {
+    let next = NEXT.captures_at(beginning(&text[from..], LONGEST), 0)?;
+    let at = from + next.get_match().end();
+    let mark = next.groups().next().map(|mark| mark.range().len());
+    let read = mark.map_or_else(|| bare(text, at), |mark| quoted(text, at, &text[at - mark..at]));
+    Some(Next { at, between: &text[from..at], read })
+}
+
+/// Returns the further elements of a list whose first one is a value. The text before the value ends at `at`.
+pub(super) fn elements(text: &str, at: usize, mut value: Range<usize>) -> Vec<Range<usize>> {
+    let before = text[..at].trim_end_matches(['"', '\'', '`', '\\']);
+    let name = before.trim_end();
+    let is_list = name.ends_with(['[', '{', '(', '-', '*', '.']) || before[name.len()..].contains('\n');
+    let mut elements = Vec::new();
+    while is_list && let Some(Next { between, read: Ok(next), .. }) = next(text, value.end) {
+        if is_no_secret(text, next.clone()) || is_of_next_line(between, &text[next.end..]) {
+            break;
+        }
+        value = next;
+        elements.push(value.clone());
+    }
+    elements
+}
+
+/// Returns where the first element of a list begins behind comments, and what is read there. The list is open at a position, or
+/// the comments begin at it.
+pub(super) fn behind_words(text: &str, at: usize) -> Option<(usize, Result<Range<usize>, usize>)> {
+    let rest = &text[at..];
+    let from = if rest.starts_with(['[', '{', '(']) { at + 1 } else { text[..at].trim_end().len() };
+    let words = text[from..].trim_start();
+    // A value may begin with such a sign, too.
+    let are_words = (words.starts_with('#') || words.starts_with("//")) && words.len() < text[from..].len();
+    if !are_words {
+        return None;
+    }
+    next(text, from).map(|next| (next.at, next.read))
+}
+
+/// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.
+/// `name` ends where the value begins, and `behind` begins where it ends. A value is alone in its line, or the line before goes on.
+pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
+    let before = name.trim_end();
+    let is_below = name[before.len()..].contains('\n') && !before.ends_with('\\');
+    let rest = behind.trim_start_matches([']', ')']);
+    let next = rest.trim_start_matches([' ', '\t']);
+    is_below && next.len() < rest.len() && next.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
+}
