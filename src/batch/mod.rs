@@ -125,9 +125,9 @@ impl Rejected {
 /// `send_attempt` and `send_outcome` (`send_id`); `memory` and `memory_code`; `conversation_query` and `memory_feedback`
 /// (`session_id`). A line of a `suggestion_history.jsonl` needs no `event`. A line without an id of its own may have
 /// a `line_id`, which is any UUID and makes it safe to send the line again. Later lines may refer to earlier ones,
-/// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB, and
-/// the attempts of its finished logs and the pieces of its files are at most 200,000 together: the line with more, and those after it,
-/// are rejected. Each of these, and the rest of a line, has at most 8 MiB. A line of a send with `visible` or `reask_of` needs the scope `read`, too.
+/// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB. The attempts of its finished
+/// logs and the pieces of its files are at most 200,000 together: the line with more, and those after it, are rejected. Each attempt
+/// and each piece, and the rest of a line, has at most 8 MiB. A line of a send with `visible` or `reask_of` needs the scope `read`, too.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),
@@ -156,8 +156,8 @@ async fn post_events(
     let replaced = Replaced::of(request.extensions());
     let body = json::body_of_parts(request, NDJSON_LIMIT).await?;
     let separator = if is_array { b',' } else { b'\n' };
-    let lines = memchr::memchr_iter(separator, &body.bytes).take(MOST_LINES).count() + 1;
-    let mut outcome = Outcome { reasons: lines * LINE, ..Outcome::default() };
+    let count = memchr::memchr_iter(separator, &body.bytes).take(MOST_LINES).count() + 1;
+    let mut outcome = Outcome { reasons: count * LINE, ..Outcome::default() };
     memory.hold_beside(2 * outcome.reasons).await?;
     // A large batch takes seconds to parse, for which the other requests of this thread would wait.
     let project = Arc::clone(&caller.project);
@@ -221,6 +221,8 @@ struct Outcome {
     refused: Option<Error>,
     /// How many bytes the reasons take why lines were rejected, besides those that all lines take.
     reasons: usize,
+    /// Whether there was no memory for a reason. Then none is asked for again, because each time takes a millisecond.
+    is_brief: bool,
 }
 
 impl Outcome {
@@ -233,11 +235,14 @@ impl Outcome {
                 Err(error) => self.refused = Some(error),
             }
         }
-        if let Some(Error::Unavailable(reason)) = &self.refused {
-            let error = Error::Unavailable(reason);
-            for number in unread.rest().filter(|_| self.is_decided).collect::<Vec<_>>() {
-                self.reject(number, &error, memory).await;
+        // Otherwise the whole batch is refused.
+        if self.is_decided
+            && let Some(refused) = self.refused.take()
+        {
+            for number in unread.rest() {
+                self.reject(number, &refused, memory).await;
             }
+            self.refused = Some(refused);
         }
         false
     }
@@ -308,13 +313,13 @@ impl Outcome {
         }
     }
 
-    /// Notes that a line was not taken. If there is no memory for the reason, only the status is said.
+    /// Notes that a line was not taken. From where on there is no memory for the reasons, only the status is said.
     async fn reject(&mut self, number: usize, error: &Error, memory: &Memory) {
         let mut rejected = Rejected::new(number, error);
         self.reasons += rejected.size();
         // Once for the reasons, and once for the response that is made of them.
-        if memory.hold_beside(2 * self.reasons).await.is_err() {
-            self.reasons -= rejected.size();
+        self.is_brief = self.is_brief || memory.hold_beside(2 * self.reasons).await.is_err();
+        if self.is_brief {
             rejected =
                 Rejected { detail: "no memory for the reason".to_owned(), errors: Vec::new(), ..rejected };
         }
@@ -353,4 +358,30 @@ pub async fn write(
     let mut outcome = Outcome::default();
     outcome.write(writer, tenant, lines, memory).await;
     outcome.summary()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::memory::Budget;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_for_whose_reason_there_is_no_memory_is_rejected_by_its_status() {
+        let budget = Budget::new(512 << 10);
+        let of = |project: &str| Memory::of_project(&budget, &project.into());
+        let (memory, other) = (of("own"), of("other"));
+        other.hold(100 << 10).await.expect("there is enough");
+        let mut outcome = Outcome::default();
+        let error = Error::invalid("/user_text", "x".repeat(1_000));
+        for line in 1..=200 {
+            outcome.reject(line, &error, &memory).await;
+        }
+        let (summary, _) = outcome.summary().expect("nothing was refused");
+        let (said, brief): (Vec<_>, Vec<_>) =
+            summary.rejected.iter().partition(|rejected| !rejected.errors.is_empty());
+        assert!(said.len() > 20 && brief.len() > 20, "{} and {}", said.len(), brief.len());
+        assert!(brief.iter().all(|rejected| rejected.status == 422));
+        let numbers: Vec<_> = summary.rejected.iter().map(|rejected| rejected.line).collect();
+        assert_eq!(numbers, (1..=200).collect::<Vec<_>>());
+    }
 }

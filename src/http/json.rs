@@ -92,13 +92,14 @@ impl Body {
     }
 }
 
-/// Reads a body of at most `limit` bytes, and holds memory for it and what is made of it. A longer one is a 413, and one for which there is no memory a 503. A request that
-/// waits for its body leaves its project's place to others meanwhile, and is refused if its sender may no longer send it.
+/// Reads a body of at most `limit` bytes, and holds memory for it and what is made of it. A longer one is a 413, and one for which
+/// there is no memory a 503. A request that waits for its body leaves its project's place to others meanwhile, and is refused if
+/// its sender may no longer send it.
 pub async fn body(request: Request, limit: usize) -> Result<Body> {
     copies(request, limit, 2).await
 }
 
-/// Reads the body of a request as [`body`] does, and holds memory for itself only, because it is parsed in small parts.
+/// Reads a body as [`body`] does, and holds memory for the body only, because small parts of it are parsed at a time.
 pub async fn body_of_parts(request: Request, limit: usize) -> Result<Body> {
     copies(request, limit, 1).await
 }

@@ -262,8 +262,12 @@ impl Memory {
         self.take(self.wanted(bytes)).await
     }
 
-    /// Holds memory for so many bytes that are kept besides the body and what is made of it.
+    /// Holds memory for so many bytes in all that are kept besides the body and what is made of it. As few as are free in a body are
+    /// not counted, so that a short request waits among those for which [`Memory::queue`] counts.
     pub async fn hold_beside(&self, bytes: usize) -> Result<()> {
+        if bytes <= FREE {
+            return Ok(());
+        }
         let before = self.0.beside.load(Ordering::Relaxed);
         let more = bytes.div_ceil(UNIT).saturating_sub(before.div_ceil(UNIT));
         let most = self.0.budget.memory.of_one().saturating_sub(self.held());
@@ -461,6 +465,23 @@ mod tests {
         memory.begin_turn(FREE + 1).now_or_never().expect("it has one");
         memory.end_turn();
         assert!(work.turn(&own, Kind::Read).now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_beside_a_body_counts_when_it_was_taken_and_is_more_than_a_little() {
+        let budget = Budget::new(200 << 10);
+        let of = |project: &str| Memory::of_project(&budget, &project.into());
+        let (memory, other) = (of("own"), of("other"));
+        memory.hold_beside(FREE).await.expect("it is a little");
+        assert!(!memory.is_held());
+        other.hold(48 << 10).await.expect("there is enough");
+        memory.hold_beside(90 << 10).await.expect_err("the other one holds 96 of 200 KiB");
+        assert!(!memory.is_held());
+        drop(other);
+        for bytes in (20 << 10)..(24 << 10) {
+            memory.hold_beside(bytes).await.expect("there is enough");
+        }
+        assert_eq!(budget.held(), 24 << 10, "a unit is taken for each KiB, and not for each step");
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,6 +7,39 @@ use super::{LOGS, count, line, log};
 use crate::support::{Service, failed, passed, with};
 
 #[tokio::test]
+async fn events_of_a_batch_that_is_read_in_several_pieces_keep_their_order_their_numbers_and_their_names() {
+    let service = Service::open().await;
+    let ids = [1, 2].map(Uuid::from_u128);
+    for (id, media_type) in ids.into_iter().zip(["application/x-ndjson", "application/json"]) {
+        let begun = with(line("Create a fund"), &json!({"id": id}));
+        let attempt = json!({"event": "attempt", "generation_id": id, "attempt": 1, "extracted_dsl": "(a)"});
+        let ended = json!({"event": "generation_outcome", "generation_id": id, "success": false});
+        // Each takes some 2.5 KB of memory, of which 4 MiB are read at a time.
+        let wrong = std::iter::repeat_n(json!({}), 4_000);
+        let lines: Vec<_> = [begun].into_iter().chain(wrong).chain([attempt, ended]).collect();
+        let lines: Vec<_> = lines.iter().map(Value::to_string).collect();
+        let body = match media_type {
+            "application/json" => format!("[{}]", lines.join(", ")),
+            _ => lines.join("\r\n\r\n"),
+        };
+        let blank = if media_type == "application/json" { 1 } else { 2 };
+        for (accepted, duplicates) in [(3, 0), (0, 3)] {
+            let summary = service.post_text("/v1/events", media_type, body.clone()).await.expect(200);
+            assert_eq!(
+                (&summary["accepted"], &summary["duplicates"]),
+                (&json!(accepted), &json!(duplicates))
+            );
+            let rejected = summary["rejected"].as_array().expect("rejected").iter();
+            let numbers: Vec<_> = rejected.map(|line| line["line"].as_u64().expect("a number")).collect();
+            let expected: Vec<_> = (1..=4_000).map(|wrong| 1 + wrong * blank).collect();
+            assert_eq!(numbers, expected);
+        }
+        let kept = service.get(&format!("{LOGS}/{id}")).await.expect(200);
+        assert_eq!((&kept["total_attempts"], &kept["success"]), (&json!(1), &json!(false)));
+    }
+}
+
+#[tokio::test]
 async fn one_bad_line_among_ten_thousand_loses_no_other() {
     let service = Service::open().await;
     let mut lines: Vec<_> =
