@@ -346,11 +346,11 @@ pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
         "generation" => line.start::<_, Generation>().map(|new| Event::start(new, line.id)),
         "attempt" => line.child::<_, Generation>().map(|(log, new)| Event::append(log, new, line.id)),
         "generation_outcome" => {
-            line.child::<_, Generation>().map(|(log, outcome)| Event::finalize(log, outcome))
+            line.change::<_, Generation>().map(|(log, outcome)| Event::finalize(log, outcome))
         }
-        "review" => line.child::<_, Generation>().map(|(log, review)| Event::review(log, review)),
+        "review" => line.change::<_, Generation>().map(|(log, review)| Event::review(log, review)),
         "generation_amendment" => {
-            line.child::<_, Generation>().map(|(log, amendment)| Event::amend(log, amendment))
+            line.change::<_, Generation>().map(|(log, amendment)| Event::amend(log, amendment))
         }
         _ => return None,
     })

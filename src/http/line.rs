@@ -105,6 +105,19 @@ impl<'a> Line<'a> {
         Ok((record.ok_or_else(missing)?, Checks::of(body)?))
     }
 
+    /// Parses an event whose texts are stored in the row of an existing record, as [`Line::child`] does. It may be as long as a body
+    /// of its own endpoint, because the record is read as a whole, whatever was added to it.
+    pub fn change<T: DeserializeOwned + Check, R: Record>(&self) -> Result<(R::Id, T)> {
+        if self.text.len() > json::JSON_LIMIT {
+            return Err(Error::TooLarge(format!(
+                "a line that changes a {} has at most {} bytes",
+                R::NAME,
+                json::JSON_LIMIT
+            )));
+        }
+        self.child::<T, R>()
+    }
+
     /// Parses an event that makes a record, which the line must name by `id` only.
     pub fn start<T: DeserializeOwned + Check, R: Record>(&self) -> Result<T> {
         let Parsed { record, body, .. } = json::decode::<Parsed<T, R>>(self.text)?;

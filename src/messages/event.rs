@@ -410,7 +410,7 @@ pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
             AskedMode::Execute => Err(Error::invalid("/mode", "must be record in a batch")),
         }),
         "send_attempt" => line.child::<_, Send>().map(|(send, new)| Event::attempt(send, new, line.id)),
-        "send_outcome" => line.child::<_, Send>().map(|(send, outcome)| Event::end(send, outcome)),
+        "send_outcome" => line.change::<_, Send>().map(|(send, outcome)| Event::end(send, outcome)),
         _ => return None,
     };
     Some(event.map(|event| Event { in_order: true, ..event }))

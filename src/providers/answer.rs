@@ -61,8 +61,8 @@ pub fn arriving(answer: &reqwest::Response) -> usize {
 /// The maximum size in bytes of an answer that is not streamed and is recorded.
 pub const MOST_ANSWER: usize = 32 << 20;
 /// The maximum size in bytes of the text and the tool calls of an answer that are recorded, which is more than any model
-/// writes.
-const MOST_TEXT: usize = 8 << 20;
+/// writes, and as much as a client may report as an answer.
+const MOST_TEXT: usize = 2 << 20;
 /// The number of bytes that a tool call is assumed to take besides its texts.
 const CALL: usize = 100;
 /// The maximum number of members of a usage.

@@ -215,6 +215,22 @@ impl Shares {
         }
     }
 
+    /// Takes as many of a number of places as the project may have, and waits until that is at least one.
+    pub async fn take_some(&self, project: &Arc<str>, most: u32) -> Place {
+        let mut permit = while_wanted(self.own.of(project).acquire_many_owned(most)).await.expect(OPEN);
+        loop {
+            let mut freed = pin!(self.all.freed.notified());
+            freed.as_mut().enable();
+            if let Some(count) =
+                (1..=permit.num_permits()).rev().find(|count| self.all.try_take(project, *count))
+            {
+                drop(permit.split(permit.num_permits() - count));
+                return Place { project: Arc::clone(project), permit, all: Arc::clone(&self.all) };
+            }
+            while_wanted(freed).await;
+        }
+    }
+
     /// Takes a number of places for a project if they are free.
     #[must_use]
     pub fn try_take(&self, project: &Arc<str>, count: u32) -> Option<Place> {
@@ -252,6 +268,26 @@ mod tests {
         assert!(shares.try_take(&"modest".into(), 65).is_none());
         let _held = (held, shares.try_take(&"modest".into(), 64).expect("there are 96"));
         assert!(shares.try_take(&"third".into(), 21).is_some());
+    }
+
+    #[tokio::test]
+    async fn who_takes_some_places_gets_as_many_as_others_leave() {
+        let shares = Shares::with_total(8, 32);
+        let mut held = Vec::new();
+        for (project, count) in [("a", 8), ("b", 8), ("c", 8), ("d", 4), ("e", 2), ("f", 1), ("g", 1)] {
+            let place = shares.take_some(&project.into(), 8).await;
+            assert_eq!(place.count(), count, "{project}");
+            held.push(place);
+        }
+        let waits = tokio::spawn({
+            let shares = shares.clone();
+            async move { shares.take_some(&"h".into(), 8).await.count() }
+        });
+        tokio::task::yield_now().await;
+        drop(held.swap_remove(3));
+        assert_eq!(waits.await.expect("has some"), 2);
+        drop(held);
+        assert_eq!(shares.take_some(&"h".into(), 8).await.count(), 8, "the others were given back");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use super::Shares;
 const LARGE: usize = 1 << 20;
 
 /// How many units of large work are done at the same time, because together they take much memory: eight for a project, or one piece
-/// of work that has more.
+/// of work that has more. Where other projects leave fewer, a piece of work is done with those.
 static UNITS: LazyLock<Shares> = LazyLock::new(|| Shares::new(8));
 
 /// The places of work that runs on threads of its own, eight for a project. There are few, because each thread has a stack
@@ -33,7 +33,7 @@ pub async fn apart_with<T: Send + 'static>(
 ) -> T {
     let large = match bytes.div_ceil(LARGE).min(UNITS.of_one()) {
         0 | 1 => None,
-        units => Some(UNITS.take(project, u32::try_from(units).unwrap_or(u32::MAX)).await),
+        units => Some(UNITS.take_some(project, u32::try_from(units).unwrap_or(u32::MAX)).await),
     };
     let place = (THREADS.take(project, 1).await, large);
     joined(spawn_blocking(move || {

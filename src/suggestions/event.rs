@@ -416,10 +416,10 @@ pub fn read(kind: Option<&str>, line: &Line<'_>) -> Option<Result<Event>> {
             line.child::<_, Suggestion>().map(|(slate, inputs)| Event::partial_inputs(slate, inputs, names()))
         }
         Some("suggestion_outcome") => {
-            line.child::<_, Suggestion>().map(|(slate, outcome)| Event::finalize(slate, outcome))
+            line.change::<_, Suggestion>().map(|(slate, outcome)| Event::finalize(slate, outcome))
         }
         Some("suggestion_amendment") => {
-            line.child::<_, Suggestion>().map(|(slate, amendment)| Event::amend(slate, amendment))
+            line.change::<_, Suggestion>().map(|(slate, amendment)| Event::amend(slate, amendment))
         }
         _ => return None,
     })

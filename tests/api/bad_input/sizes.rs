@@ -46,6 +46,39 @@ async fn a_line_of_a_batch_may_have_three_mebibytes() {
 }
 
 #[tokio::test]
+async fn a_line_that_changes_a_record_is_as_short_as_a_body_that_does() {
+    let service = Service::open().await;
+    let ids @ [log, slate, send] = [(); 3].map(|()| Uuid::new_v4());
+    let lines = [
+        with(line("an intent"), &json!({"id": log})),
+        json!({"event": "suggestion", "id": slate, "suggestions": ["make"]}),
+        json!({"event": "send", "id": send, "mode": "record", "model": "m", "user_text": "u"}),
+    ];
+    service.put("/v1/models/m", &json!({"context_window": 10_000_000})).await.expect(201);
+    service.accept(&lines).await;
+    let changes = |text: &str| {
+        [
+            json!({"event": "generation_amendment", "generation_id": ids[0], "metadata": {"m": text}}),
+            json!({"event": "generation_outcome", "generation_id": ids[0], "success": false, "error": text}),
+            json!({"event": "review", "generation_id": ids[0], "rating": "poor", "note": text}),
+            json!({"event": "suggestion_outcome", "suggestion_id": ids[1], "actual_input": text}),
+            json!({"event": "send_outcome", "send_id": ids[2], "assistant_text": text}),
+        ]
+    };
+    let long = changes(&"x".repeat(2 << 20)).map(|line| line.to_string()).join("\n");
+    let summary = service.post_text("/v1/events", "application/x-ndjson", long).await.expect(200);
+    let statuses: Vec<_> = summary["rejected"]
+        .as_array()
+        .expect("rejected")
+        .iter()
+        .map(|line| line["status"].as_u64())
+        .collect();
+    assert_eq!(statuses, [Some(413); 5]);
+    assert_eq!(summary["rejected"][4]["detail"], "a line that changes a send has at most 2097152 bytes");
+    service.accept(&changes(&"x".repeat((2 << 20) - 200))).await;
+}
+
+#[tokio::test]
 async fn a_batch_whose_fields_are_all_wrong_is_told_of_some() {
     let service = Service::open().await;
     let line = json!({"event": "memory", "content": "c", "tags": vec![""; 1_000]});
