@@ -11,7 +11,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::reading::arrive;
 use crate::http::pace::Pace;
-use crate::sharing::{Kind, Shares, Turn, Work};
+use crate::sharing::{Kind, Pauses, Shares, Turn, Work};
 
 /// The number of bytes that are sent at a time.
 pub(super) const CHUNK: usize = 64 << 10;
@@ -22,13 +22,20 @@ pub struct Turns {
     work: Arc<Work>,
     project: Arc<str>,
     turn: Option<Turn>,
+    pauses: Pauses,
     arriving: Shares,
 }
 
 impl Turns {
     /// Makes the turns of an export of a project that has none yet.
     pub(super) fn new(work: &Arc<Work>, project: &str, arriving: &Shares) -> Self {
-        Self { work: Arc::clone(work), project: project.into(), turn: None, arriving: arriving.clone() }
+        Self {
+            work: Arc::clone(work),
+            project: project.into(),
+            turn: None,
+            pauses: Pauses::begin(),
+            arriving: arriving.clone(),
+        }
     }
 
     /// Waits for a turn, after those who have waited longer.
@@ -36,15 +43,15 @@ impl Turns {
         self.end();
         self.work.note(&self.project);
         self.turn = Some(self.work.turn(&self.project, Kind::Export).await);
+        self.pauses = Pauses::begin();
     }
 
-    /// Waits for the next turn if the last one is over, and otherwise only for what other requests can do at once, and for
-    /// projects that work much less.
+    /// Waits for the next turn if the last one is over, and otherwise now and then for what other requests can do at once, and for
+    /// projects that work much less. A long row has hundreds of chunks, and others may do much at once.
     async fn proceed(&mut self) {
         if self.turn.as_ref().is_some_and(Turn::is_over) {
             self.begin().await;
-        } else if self.work.is_shared() {
-            tokio::task::yield_now().await;
+        } else if self.work.is_shared() && self.pauses.pause().await {
             self.work.give_way(&self.project).await;
         }
     }
@@ -142,6 +149,23 @@ mod tests {
     use super::super::reading::arrivals;
     use super::*;
     use crate::sharing;
+
+    #[tokio::test]
+    async fn chunks_that_are_there_quickly_are_sent_without_pauses_and_others_work_after_a_millisecond() {
+        let work = Arc::new(Work::default());
+        for project in ["p", "q"] {
+            work.note(&project.into());
+        }
+        let (out, _chunks) = mpsc::channel(1_000);
+        let mut reader = Reader::new(out, Some(Turns::new(&work, "p", &arrivals())));
+        reader.begin().await;
+        let sent = |reader: &mut Reader| reader.send(vec![1].into()).now_or_never();
+        let begun = std::time::Instant::now();
+        let at_once = (0..100).take_while(|_| sent(&mut reader) == Some(true)).count();
+        assert!(at_once > 10 || begun.elapsed() > Duration::from_millis(1), "{at_once} chunks");
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(sent(&mut reader), None);
+    }
 
     #[tokio::test]
     async fn an_export_that_waits_for_its_reader_lets_another_of_its_project_work() {

@@ -67,12 +67,14 @@ impl Pauses {
         Self(Instant::now())
     }
 
-    /// Pauses between two pieces if the work has gone on for a millisecond since the last pause.
-    pub async fn pause(&mut self) {
-        if self.0.elapsed() > TURN {
+    /// Pauses between two pieces if the work has gone on for a millisecond since the last pause. Returns whether it has.
+    pub async fn pause(&mut self) -> bool {
+        let is_due = self.0.elapsed() > TURN;
+        if is_due {
             tokio::task::yield_now().await;
             self.0 = Instant::now();
         }
+        is_due
     }
 }
 

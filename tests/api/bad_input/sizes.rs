@@ -51,7 +51,7 @@ async fn a_line_that_changes_a_record_is_as_short_as_a_body_that_does() {
     let ids @ [log, slate, send] = [(); 3].map(|()| Uuid::new_v4());
     let lines = [
         with(line("an intent"), &json!({"id": log})),
-        json!({"event": "suggestion", "id": slate, "suggestions": ["make"]}),
+        json!({"event": "suggestion", "id": slate, "context": {}, "suggestions": ["make"], "suggestion_node_version": "v1"}),
         json!({"event": "send", "id": send, "mode": "record", "model": "m", "user_text": "u"}),
     ];
     service.put("/v1/models/m", &json!({"context_window": 10_000_000})).await.expect(201);
