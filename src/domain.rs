@@ -352,12 +352,14 @@ impl Event {
     }
 
     /// Returns how much an event takes of a transaction, compared with the usual ones. A send with stored pairs is
-    /// predicted in it, which takes up to 35 ms. At the end of a search, up to a thousand associations are learned. Sixteen rows of
-    /// its parts take as much as an event.
+    /// predicted in it, which takes up to 35 ms. At the end of a search, up to a thousand associations are learned, and from the end
+    /// of a log or slate follow up to some thousand rows. Sixteen rows of its parts take as much as an event.
     #[must_use]
     pub fn weight(&self) -> usize {
-        if self.kind() == "search_outcome" {
-            return 32;
+        match self.kind() {
+            "search_outcome" => return 32,
+            "generation_outcome" | "review" | "suggestion_outcome" => return 8,
+            _ => {}
         }
         let parts = match self {
             Self::Suggestion(event) => event.activities(),

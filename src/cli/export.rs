@@ -27,6 +27,7 @@ use crate::exports::export::Export as Extent;
 use crate::exports::format::Format;
 use crate::exports::params::{COMMON, Common};
 use crate::exports::places::Limits;
+use crate::exports::reader::Turns;
 use crate::exports::snapshots;
 use crate::http::memory::Memory;
 use crate::{db, projects};
@@ -173,7 +174,8 @@ async fn from_database(
     let (as_of, next_cursor) = (export.as_of(), export.next_cursor.clone());
     let (sender, mut chunks) = mpsc::channel(4);
     let patience = Limits::default().longest_page;
-    let producer = tokio::spawn(export.run(db.clone(), sender, None, (), Memory::unbounded(), patience));
+    let turns = Turns::alone(project);
+    let producer = tokio::spawn(export.run(db.clone(), sender, turns, (), Memory::unbounded(), patience));
     let mut rows = Rows::open(path)?;
     loop {
         let chunk = chunks.recv().await.context("the export was interrupted; the log has the cause")?;

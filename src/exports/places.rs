@@ -19,7 +19,7 @@ use super::export::Export;
 use super::params::Common;
 use super::profile::Report;
 use super::reader::Turns;
-use super::reading::arrivals;
+use super::reading::{Arriving, arrivals};
 use crate::db::process::Process;
 use crate::db::silence::{self, LongestStatement};
 use crate::db::{self, EXPORT_NAME};
@@ -145,7 +145,7 @@ impl Exports {
         memory: &Memory,
     ) -> Result<Report> {
         let (place, name, memory) = (self.place(project).await?, description.name, memory.clone());
-        let (db, arriving) = (self.db.clone(), self.arriving.clone());
+        let (db, arriving) = (self.db.clone(), Arriving::new(&self.arriving, project));
         self.in_time(async {
             let mut export = Export::fix(&self.db, project, description, dataset, common).await?;
             let profile = |mut connection: PoolConnection<Postgres>| async move {
@@ -207,7 +207,7 @@ impl Exports {
     /// Runs an export for at most the maximum duration. An export that takes longer is interrupted.
     pub async fn run(self, export: Export, out: mpsc::Sender<Bytes>, place: Place, memory: Memory) {
         let turns = self.turns(&export.project);
-        let run = export.run(self.db, out, Some(turns), place, memory, self.longest_page);
+        let run = export.run(self.db, out, turns, place, memory, self.longest_page);
         if timeout(self.longest, run).await.is_err() {
             tracing::warn!(seconds = self.longest.as_secs(), "an export took too long and was stopped");
         }

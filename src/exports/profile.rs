@@ -17,13 +17,12 @@ use utoipa::ToSchema;
 use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
-use super::reading::{arrive, end};
+use super::reading::Arriving;
 use crate::db::process::Process;
 use crate::db::rows;
 use crate::error::Result;
 use crate::http::memory::Memory;
 use crate::http::pace::STALL;
-use crate::sharing::Shares;
 use crate::types::Timestamp;
 
 /// The number of rows from which on a sample of about this size is read.
@@ -222,7 +221,7 @@ impl Export {
         pool: &PgPool,
         dataset: &'static str,
         memory: &Memory,
-        arriving: &Shares,
+        arriving: &Arriving,
     ) -> Result<Report> {
         let rows = self.count(connection).await?;
         if rows > MOST_ROWS {
@@ -235,7 +234,6 @@ impl Export {
         let counted = counted * COUNTED / 2;
         memory.hold(counted).await?;
         let process = Process::of(connection).await?;
-        let project = self.project.as_str().into();
         // The shares need the metadata, even if the request does not.
         self.rows.common.include = Some(Include::Metadata);
         let mut profile = Profile::default();
@@ -245,7 +243,7 @@ impl Export {
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
             let (mut count, mut waiting) = (0, None);
-            while let Some(row) = arrive(&mut page, arriving, &project).await? {
+            while let Some(row) = arriving.row(&mut page).await? {
                 let long = rows::long(&row);
                 waiting = long.map(|bytes| bytes + counted).filter(|bytes| !memory.try_hold(*bytes));
                 if waiting.is_some() {
@@ -263,7 +261,7 @@ impl Export {
                 }
             }
             if waiting.is_some() {
-                end(&mut page, pool, process).await?;
+                arriving.end(&mut page, pool, process).await?;
             }
             drop(page);
             connection.shrink_buffers();

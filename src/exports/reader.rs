@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{Stream, TryStreamExt as _};
-use sqlx::postgres::PgRow;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::reading::arrive;
+use super::reading::{Arriving, arrivals};
 use crate::http::pace::Pace;
 use crate::sharing::{Kind, Pauses, Shares, Turn, Work};
 
@@ -23,7 +21,7 @@ pub struct Turns {
     project: Arc<str>,
     turn: Option<Turn>,
     pauses: Pauses,
-    arriving: Shares,
+    arriving: Arriving,
 }
 
 impl Turns {
@@ -34,8 +32,19 @@ impl Turns {
             project: project.into(),
             turn: None,
             pauses: Pauses::begin(),
-            arriving: arriving.clone(),
+            arriving: Arriving::new(arriving, project),
         }
+    }
+
+    /// Makes the turns of an export that has no others beside it.
+    #[must_use]
+    pub fn alone(project: &str) -> Self {
+        Self::new(&Arc::default(), project, &arrivals())
+    }
+
+    /// Returns the export among all for which rows arrive.
+    pub(super) fn arriving(&self) -> Arriving {
+        self.arriving.clone()
     }
 
     /// Waits for a turn, after those who have waited longer.
@@ -79,17 +88,6 @@ impl Reader {
     pub(super) async fn begin(&mut self) {
         if let Some(turns) = &mut self.turns {
             turns.begin().await;
-        }
-    }
-
-    /// Waits for a row.
-    pub(super) async fn await_row(
-        &self,
-        rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
-    ) -> sqlx::Result<Option<PgRow>> {
-        match &self.turns {
-            Some(turns) => arrive(rows, &turns.arriving, &turns.project).await,
-            None => rows.try_next().await,
         }
     }
 
@@ -146,7 +144,6 @@ impl Reader {
 mod tests {
     use futures_util::FutureExt as _;
 
-    use super::super::reading::arrivals;
     use super::*;
     use crate::sharing;
 

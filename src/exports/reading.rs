@@ -21,37 +21,52 @@ pub(super) fn arrivals() -> Shares {
     Shares::with_total(1, 2)
 }
 
-/// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and those for whom none
-/// comes let others wait in turn.
-pub(super) async fn arrive(
-    rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
-    arriving: &Shares,
-    project: &Arc<str>,
-) -> sqlx::Result<Option<PgRow>> {
-    if let Some(row) = rows.try_next().now_or_never() {
-        return row;
-    }
-    loop {
-        let place = arriving.take(project, 1).await;
-        if let Some(row) = unless_silent(SLICE, rows.try_next()).await {
-            return row;
-        }
-        drop(place);
-        // Whoever waits for the place takes it now.
-        yield_now().await;
-    }
+/// An export of a project, among all for which rows arrive.
+#[derive(Debug, Clone)]
+pub(super) struct Arriving {
+    places: Shares,
+    project: Arc<str>,
 }
 
-/// Ends the statement of a process of which no further rows are wanted. Its connection can be used again, and its place given
-/// back, when the statement has ended.
-pub(super) async fn end(
-    rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
-    db: &PgPool,
-    process: Process,
-) -> sqlx::Result<()> {
-    process.cancel(db, Duration::ZERO).await?;
-    while let Ok(Some(_)) = rows.try_next().await {}
-    Ok(())
+impl Arriving {
+    pub(super) fn new(places: &Shares, project: &str) -> Self {
+        Self { places: places.clone(), project: project.into() }
+    }
+
+    /// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and those for whom
+    /// none comes let others wait in turn.
+    pub(super) async fn row(
+        &self,
+        rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+    ) -> sqlx::Result<Option<PgRow>> {
+        if let Some(row) = rows.try_next().now_or_never() {
+            return row;
+        }
+        loop {
+            let place = self.places.take(&self.project, 1).await;
+            if let Some(row) = unless_silent(SLICE, rows.try_next()).await {
+                return row;
+            }
+            drop(place);
+            // Whoever waits for the place takes it now.
+            yield_now().await;
+        }
+    }
+
+    /// Ends the statement of a process of which no further rows are wanted. Its connection can be used again, and its place given
+    /// back, when the statement has ended. Postgres sends a row to its end that it has begun to send, so that this takes as much
+    /// memory as a row that is wanted.
+    pub(super) async fn end(
+        &self,
+        rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+        db: &PgPool,
+        process: Process,
+    ) -> sqlx::Result<()> {
+        process.cancel(db, Duration::ZERO).await?;
+        let _place = self.places.take(&self.project, 1).await;
+        while let Ok(Some(_)) = rows.try_next().await {}
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -67,19 +82,19 @@ mod tests {
     async fn those_for_whom_no_row_comes_let_others_wait_in_turn() {
         let arriving = arrivals();
         for project in ["a", "b"] {
-            let arriving = arriving.clone();
-            tokio::spawn(async move { arrive(&mut stream::pending(), &arriving, &project.into()).await });
+            let arriving = Arriving::new(&arriving, project);
+            tokio::spawn(async move { arriving.row(&mut stream::pending()).await });
         }
         tokio::time::sleep(SLICE / 2).await;
         let mut rows = pin!(stream::once(tokio::time::sleep(SLICE)).filter_map(|()| async { None }));
-        let row = timeout(10 * SLICE, arrive(&mut rows, &arriving, &"c".into())).await;
+        let row = timeout(10 * SLICE, Arriving::new(&arriving, "c").row(&mut rows)).await;
         assert!(matches!(row, Ok(Ok(None))), "its row is there after a second");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_row_that_has_begun_to_come_is_there_before_others_wait() {
         let arriving = arrivals();
-        let coming = arriving.clone();
+        let coming = Arriving::new(&arriving, "a");
         let begun = Instant::now();
         tokio::spawn(async move {
             let pieces = async {
@@ -88,7 +103,7 @@ mod tests {
                 }
             };
             let mut rows = pin!(stream::once(pieces).filter_map(|()| async { None }));
-            arrive(&mut rows, &coming, &"a".into()).await
+            coming.row(&mut rows).await
         });
         tokio::time::sleep(SLICE / 4).await;
         drop(arriving.take(&"a".into(), 1).await);

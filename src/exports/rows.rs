@@ -359,7 +359,12 @@ impl<'a> Alpaca<'a> {
             let said = prompt.iter().filter(move |message| (message.role == "system") == is_system);
             let mut texts = said.map(|message| &*message.content);
             let first = texts.next().map(Cow::Borrowed);
-            first.map(|first| texts.fold(first, |all, text| Cow::Owned(format!("{all}\n\n{text}"))))
+            first.map(|first| {
+                texts.fold(first, |mut all, text| {
+                    all.to_mut().extend(["\n\n", text]);
+                    all
+                })
+            })
         };
         Self { instruction: joined(false).unwrap_or_default(), input: "", output, system: joined(true) }
     }

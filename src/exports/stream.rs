@@ -61,7 +61,7 @@ use tokio::sync::mpsc;
 
 use super::export::{Export, PAGE};
 use super::reader::{CHUNK, Reader, Turns};
-use super::reading;
+use super::reading::Arriving;
 use crate::db::process::Process;
 use crate::db::rows;
 use crate::http::memory::Memory;
@@ -99,15 +99,16 @@ impl Export {
         mut self,
         db: PgPool,
         out: mpsc::Sender<Bytes>,
-        turns: Option<Turns>,
+        turns: Turns,
         permit: P,
         memory: Memory,
         patience: Duration,
     ) {
-        let mut reader = Reader::new(out, turns);
+        let arriving = turns.arriving();
+        let mut reader = Reader::new(out, Some(turns));
         loop {
             reader.begin().await;
-            match self.send_page(&db, &mut reader, &memory, patience).await {
+            match self.send_page(&db, &mut reader, &arriving, &memory, patience).await {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => {
                     reader.pause();
@@ -140,6 +141,7 @@ impl Export {
         &mut self,
         db: &PgPool,
         reader: &mut Reader,
+        arriving: &Arriving,
         memory: &Memory,
         patience: Duration,
     ) -> anyhow::Result<Progress> {
@@ -157,7 +159,7 @@ impl Export {
         let end = loop {
             let row = tokio::select! {
                 biased;
-                row = reader.await_row(&mut rows) => row?,
+                row = arriving.row(&mut rows) => row?,
                 () = &mut gone => break End::Gone,
             };
             let Some(row) = row else { break End::Last };
@@ -183,7 +185,7 @@ impl Export {
         };
         if end != End::Last {
             reader.pause();
-            reading::end(&mut rows, db, process).await?;
+            arriving.end(&mut rows, db, process).await?;
         }
         if end == End::Gone {
             return Ok(Progress::Abandoned);

@@ -12,7 +12,7 @@ use crate::exports::progress;
 /// program that a reviewer found poor is never the one to learn. Programs may be long, so each is hashed once, and the
 /// hashes are compared. The attempts of logs are not joined with each other, because without statistics Postgres would compare
 /// each with each. The steps of a log whose programs have more than 16 MiB as JSON are no row, which would be as
-/// long.
+/// long. Of a log with very many attempts, the last thousand teach, because others wait while the pairs are written.
 pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         with log as (
@@ -33,7 +33,11 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             select g.*, a.attempt, a.passed, a.error_message as error, octet_length(to_json(a.extracted_dsl)::text) as bytes,
                 md5(a.extracted_dsl) as program, bare_hash(a.extracted_dsl) as bare
             from taught g
-            join attempts a on a.project = $1 and a.generation_id = g.id and has_text(a.extracted_dsl)
+            cross join lateral (
+                select a.* from attempts a
+                where a.project = $1 and a.generation_id = g.id and has_text(a.extracted_dsl)
+                order by a.attempt desc limit 1000
+            ) a
         ),
         step as (
             select attempt.*,

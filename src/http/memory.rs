@@ -64,7 +64,7 @@ impl Budget {
     pub fn new(bytes: usize) -> Self {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
         let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
-        let reading = Shares::with_total(units / 2, units);
+        let reading = Shares::of_much(units / 2);
         Self { memory: Shares::of_much(units / 2), growing, reading }
     }
 
@@ -535,6 +535,24 @@ mod tests {
             }
             assert_eq!(budget.held(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn beside_large_pages_of_a_project_another_one_reads_a_large_record_at_once() {
+        let budget = Budget::new(192 << 20);
+        let reads = async |project: &str, most: usize| {
+            let memory = Memory::of_project(&budget, &project.into());
+            let mut reading = memory.reading(most);
+            let held = reading.hold(1 << 20).now_or_never().is_some_and(|held| held.is_ok());
+            let place = reading.place.take();
+            (held, place)
+        };
+        let mut pages = Vec::new();
+        while let (true, place) = reads("busy", 16 << 20).await {
+            pages.push(place);
+        }
+        assert_eq!(pages.len(), 3);
+        assert!(reads("quiet", 32 << 20).await.0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,8 +11,12 @@ use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
-use crate::http::memory::Memory;
+use crate::http::clean::MOST_VALUES;
+use crate::http::memory::{Memory, VALUE};
+use crate::types::value;
 
+/// The maximum number of bytes of a response that becomes the result of a call.
+const MOST: usize = 4 << 20;
 /// The number of times that a response is in memory until the result of the call is sent.
 const COPIES: usize = 6;
 
@@ -37,11 +41,17 @@ impl Door {
                 let memory = Memory::of(request.extensions());
                 let Ok(response) = service.oneshot(request.map(Body::from)).await;
                 let (parts, body) = response.into_parts();
-                // The response is read, parsed, and written into another one, as text and as JSON.
                 let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-                memory.hold(COPIES / 2 * size).await?;
-                let body = body.collect().await.map_err(anyhow::Error::from)?;
-                Ok(Response::from_parts(parts, body.to_bytes()))
+                anyhow::ensure!(size <= MOST, "the answer has more than {MOST} bytes; ask for less");
+                let body = body.collect().await.map_err(anyhow::Error::from)?.to_bytes();
+                let values = value::count(&body);
+                anyhow::ensure!(
+                    values <= MOST_VALUES,
+                    "the answer has more than {MOST_VALUES} JSON values; ask for less"
+                );
+                // The response is parsed, and written into another one, as text and as JSON, which is made of values again.
+                memory.hold(COPIES / 2 * size + values * VALUE).await?;
+                Ok(Response::from_parts(parts, body))
             })
         })
     }

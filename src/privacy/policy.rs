@@ -92,8 +92,8 @@ impl Policy {
         Some(Kept::new(value, redaction.spans()))
     }
 
-    /// Returns the number of bytes of the texts that `show` shows, which are not changed.
-    pub fn bytes_of_texts(&self, show: impl FnOnce(&mut Redaction<'_>)) -> usize {
+    /// Returns how much effort the texts take that `show` shows, as a number of bytes. They are not changed.
+    pub fn effort(&self, show: impl FnOnce(&mut Redaction<'_>)) -> usize {
         let mut counting = Redaction::counting(&self.redactor, &self.key);
         show(&mut counting);
         counting.counted()

@@ -219,7 +219,7 @@ impl Tenant {
         T: Send + 'static,
         R: Send + 'static,
     {
-        let bytes = self.policy.bytes_of_texts(|redaction| show(&mut value, redaction));
+        let bytes = self.policy.effort(|redaction| show(&mut value, redaction));
         if !self.policy.may_take_long(bytes) {
             return policy(&self.policy, value);
         }

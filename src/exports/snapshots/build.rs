@@ -13,7 +13,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgPool, Row as _};
 use tokio::sync::{OwnedMutexGuard, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
 use super::building::{self, Building, Contents, Kept, Part};
@@ -50,6 +50,13 @@ const BUNCH: usize = 64 << 10;
 const PARTS_WAITING: usize = 4;
 /// How long a building waits for the memory of a long row.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
+/// How long it does so while snapshots of other projects wait to be built.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// There is no memory for a long row, and snapshots of other projects wait to be built.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no memory for a long row; snapshots of other projects are built first")]
+struct LetsOthersGoFirst;
 
 /// A limit of the server that a snapshot exceeds.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +155,11 @@ async fn next(exports: &Exports, served: &mut Vec<String>) -> Result<bool> {
             tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete");
         }
         Some(Err(error)) => {
+            if error.is::<LetsOthersGoFirst>() {
+                tracing::info!(id = %building.id, "{error}");
+                building.put_back(db).await?;
+                return Ok(true);
+            }
             let cause = format!("{error:#}");
             tracing::error!(id = %building.id, cause, "a snapshot could not be built");
             let said = match error.downcast_ref::<Error>() {
@@ -280,7 +292,7 @@ async fn read(
         while let Some(row) = rows.try_next().await? {
             let key = export.pass(&row)?;
             if let Some(bytes) = rows::long(&row) {
-                memory.hold_late(bytes, LONGEST_WAIT).await?;
+                hold(bytes, memory, db).await?;
             }
             bunch.push(row, key, added);
             count += 1;
@@ -295,6 +307,20 @@ async fn read(
             return Ok(());
         }
     }
+}
+
+/// Waits for memory for a long row. The memory of a project may be in use for long, and others do not wait for that.
+async fn hold(bytes: usize, memory: &Memory, db: &PgPool) -> anyhow::Result<()> {
+    let until = Instant::now() + LONGEST_WAIT;
+    while let Err(error) = memory.hold_late(bytes, PATIENCE).await {
+        if building::others_wait(db, &memory.project()).await? {
+            bail!(LetsOthersGoFirst);
+        }
+        if Instant::now() > until {
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 /// Writes rows for the encoder, and collects what is in them. It ends early if nobody takes them.

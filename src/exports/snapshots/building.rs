@@ -77,6 +77,12 @@ pub async fn claim(
     Ok(None)
 }
 
+/// Returns whether snapshots of other projects wait to be built.
+pub async fn others_wait(db: &PgPool, project: &str) -> sqlx::Result<bool> {
+    let sql = "select exists(select from snapshots where state = 'waiting' and project <> $1)";
+    sqlx::query_scalar(sql).bind(project).fetch_one(db).await
+}
+
 /// Deletes what is stored of a snapshot that has failed. Erasures wait for whoever has locked the snapshot, so this comes
 /// after it has failed. What a crash in between leaves is deleted with the snapshot.
 async fn discard_failed(db: &PgPool, project: &str, id: Uuid) -> sqlx::Result<()> {
@@ -131,6 +137,17 @@ impl Building {
         let mut transaction = db::begin(db).await?;
         clear(&mut transaction, &self.project, self.id).await?;
         transaction.commit().await
+    }
+
+    /// Lets the snapshot wait again. That this building was begun does not count.
+    pub async fn put_back(&self, db: &PgPool) -> sqlx::Result<()> {
+        const SQL: &str = "
+            update snapshots set state = 'waiting', lease = null, lease_until = null, attempts = attempts - 1, row_count = 0,
+                byte_count = 0
+            where project = $1 and id = $2 and lease = $3 and state = 'building'";
+        let query = sqlx::query(SQL).bind(&self.project).bind(self.id).bind(self.lease);
+        self.changed(query, db).await?;
+        Ok(())
     }
 
     /// Ends the building with an error.

@@ -135,6 +135,9 @@ const WRONG: &str = "case when p.is_review then g.final_valid_dsl else b.extract
 /// The SQL of the right program of a row.
 const RIGHT: &str = "coalesce(f.extracted_dsl, g.corrected_dsl, g.final_valid_dsl)";
 
+/// The SQL of the responses of a row's two attempts.
+const RESPONSES: [&str; 2] = ["b.raw_response", "f.raw_response"];
+
 /// The right program of a row, as an answer.
 const ANSWER: Text<'_> = Text { kind: "program", sql: RIGHT };
 
@@ -185,18 +188,25 @@ impl Dataset for CorrectionPairs {
                 and a.generation_id = p.generation_id and a.passed is not null and has_text(a.extracted_dsl)) as passed"
                 .to_owned()
         } else {
+            let [wrong, right] = if self.is_raw() { RESPONSES } else { [WRONG, RIGHT] };
             format!(
-                ", {WRONG} as bad, {RIGHT} as fixed, coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
-                case when p.is_review then g.review_note else b.error_message end as error_message,
-                b.prompt_text, b.raw_response as wrong_response, f.raw_response as right_response"
+                ", {wrong} as wrong_text, {right} as right_text, coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
+                case when p.is_review then g.review_note else b.error_message end as error_message"
             )
         };
         columns.push_str(&texts);
+        if self.prompt == Some(PromptOf::Sent) {
+            columns.push_str(", b.prompt_text");
+        }
         if common.with_metadata() {
             columns.push_str(
-                ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.metadata,
-                b.raw_response as bad_raw_response, f.raw_response as fixed_raw_response",
+                ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.metadata",
             );
+            // Responses may be long, and are read once.
+            if !self.is_raw() {
+                let [bad, fixed] = RESPONSES;
+                columns.extend([", ", bad, " as bad_raw_response, ", fixed, " as fixed_raw_response"]);
+            }
         }
         columns
     }
@@ -230,8 +240,16 @@ impl Dataset for CorrectionPairs {
                 error_stage,
                 bad_attempt: (key.row > 0).then_some(key.row),
                 fixed_attempt,
-                bad_raw_response: row.try_get("bad_raw_response")?,
-                fixed_raw_response: row.try_get("fixed_raw_response")?,
+                bad_raw_response: row.try_get(if self.is_raw() {
+                    "wrong_text"
+                } else {
+                    "bad_raw_response"
+                })?,
+                fixed_raw_response: row.try_get(if self.is_raw() {
+                    "right_text"
+                } else {
+                    "fixed_raw_response"
+                })?,
                 metadata: row.try_get::<FreeForm, _>("metadata")?.as_str().to_owned(),
             })
         });
@@ -240,14 +258,11 @@ impl Dataset for CorrectionPairs {
             let (steps, right) = (row.try_get("programs")?, row.try_get("passed")?);
             return lines.write::<()>(Example::Steps { task, steps, right }, metadata);
         }
-        let of = |program, response| row.try_get(if self.is_raw() { response } else { program });
-        let (wrong, right) = (of("bad", "wrong_response")?, of("fixed", "right_response")?);
+        let (wrong, right) = (row.try_get("wrong_text")?, row.try_get("right_text")?);
         let prompt = || -> sqlx::Result<_> {
-            Ok(self.prompt.unwrap_or_default().prompt(
-                task,
-                row.try_get("prompt_text")?,
-                common.system.as_deref(),
-            ))
+            let prompt = self.prompt.unwrap_or_default();
+            let sent = if prompt == PromptOf::Sent { row.try_get("prompt_text")? } else { None };
+            Ok(prompt.prompt(task, sent, common.system.as_deref()))
         };
         let error_message: Option<&str> = row.try_get("error_message")?;
         let example = match lines.shape() {

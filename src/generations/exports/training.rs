@@ -122,16 +122,16 @@ impl Dataset for TrainingPairs {
 
     fn columns(&self, common: &Common, _: Shape) -> String {
         let mut columns = format!("g.user_intent, {PROGRAM} as program");
-        if self.is_sent() || self.is_raw() {
-            let (sent, response) = (of_attempt("prompt_text"), of_attempt("raw_response"));
-            columns = format!("{columns}, {sent} as prompt_text, {response} as response");
+        if self.is_sent() {
+            columns = format!("{columns}, {} as prompt_text", of_attempt("prompt_text"));
+        }
+        if self.is_raw() || common.with_metadata() {
+            columns = format!("{columns}, {} as raw_response", of_attempt("raw_response"));
         }
         if common.with_metadata() {
-            columns = format!(
-                "{columns}, g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.rating, g.metadata,
-                (select count(*) from attempts a where a.project = $1 and a.generation_id = g.id) as total_attempts,
-                {} as raw_response",
-                of_attempt("raw_response")
+            columns.push_str(
+                ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.rating, g.metadata,
+                (select count(*) from attempts a where a.project = $1 and a.generation_id = g.id) as total_attempts",
             );
         }
         columns
@@ -151,7 +151,7 @@ impl Dataset for TrainingPairs {
 
     fn write(&self, row: &PgRow, key: RowKey, common: &Common, lines: &mut Lines<'_>) -> anyhow::Result<()> {
         let task = row.try_get("user_intent")?;
-        let solution = row.try_get(if self.is_raw() { "response" } else { "program" })?;
+        let solution = row.try_get(if self.is_raw() { "raw_response" } else { "program" })?;
         let sent = if self.is_sent() { row.try_get("prompt_text")? } else { None };
         let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
             Ok(Metadata {

@@ -17,8 +17,9 @@ const THEN: &str = r#"(?:\\*["']\s*,|=)?\s*(?:\\*["'])?"#;
 /// A password between blanks or quotation marks.
 const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 
-/// The rest of a command up to one of its arguments.
-const ARGUMENTS: &str = r#"[^\n|;&]{0,400}?[\s,"']"#;
+/// The rest of a command up to one of its arguments. It goes on in the next line behind the mark of a shell, and in an array behind
+/// each element.
+const ARGUMENTS: &str = r#"(?:[^\n|;&]|[\\`^,\[(]\r?\n){0,400}?[\s,"']"#;
 
 /// The ends of the names of functions that log in, sign or encrypt, and of arguments with a user and a password.
 const CALLS: [&str; 35] = [

@@ -1,16 +1,11 @@
-//! Credentials in headers (RFC 9110), cookies (RFC 6265) and addresses (RFC 3986), as clients send them and as programs,
-//! documents and tables show them.
+//! Credentials in headers (RFC 9110) and cookies (RFC 6265), as clients send them and as programs, documents and tables show them.
 
-use std::ops::Range;
-use std::sync::LazyLock;
-
-use super::expression::Expression;
 use super::named::QUOTE;
 use super::pattern::{CODE, Pattern};
-use super::random::{is_key, is_random, is_very_random};
+use super::random::{is_random, is_very_random};
 
-/// Returns the patterns of credentials in headers and addresses.
-pub(super) fn patterns() -> [Pattern; 15] {
+/// Returns the patterns of credentials in headers.
+pub(super) fn patterns() -> [Pattern; 13] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
     const NAME: &str = "(?:authorization|auth[_-]?header)(?:[_-]?header)?";
     // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
@@ -108,28 +103,7 @@ pub(super) fn patterns() -> [Pattern; 15] {
             &format!(r#"(?i)(?:^|\s)(?:-b|--cookie)\s\$?\\*["']({pairs})"#),
             has_random_value,
         ),
-        // A password in an address (RFC 3986, section 3.2.1), also with an at sign that should be a percent code. One that
-        // begins with a dollar sign is a variable.
-        Pattern::matches(
-            &["://", r":\/\/"],
-            r#"[A-Za-z][A-Za-z0-9+.-]+:\\?/\\?/([^\s:/"'<>{}$`]*:[^\s/@"'<>{}$`][^\s/"<>{}`]{2,})@"#,
-            is_login,
-        ),
-        Pattern::values(&["://", r":\/\/"], users),
     ]
-}
-
-/// Returns the users of addresses that are tokens, without a password or with one that says nothing. The keys in the addresses
-/// of Sentry, whose path is the number of a project, are public.
-fn users(text: &str) -> Vec<Range<usize>> {
-    static USER: LazyLock<Expression> = LazyLock::new(|| {
-        Expression::builtin(
-            r#"(?:(?:git\+)?https?|nats|rediss?|amqps?):\\?/\\?/([^\s:/"'<>{}$`@]{16,200})(?::(?:X|x-oauth-basic)?)?@(sentry\.|o[0-9]+\.ingest)?[A-Za-z0-9.-]+(?::[0-9]+)?(?:(\\?/[0-9]+)(?:[^A-Za-z0-9_/.-]|$))?"#,
-        )
-    });
-    let found = USER.captures_iter(text).filter(|found| found.get(2).or(found.get(3)).is_none());
-    let users = found.filter_map(|found| found.get(1)).filter(|user| is_key(user.as_str()));
-    users.map(|user| user.range()).collect()
 }
 
 /// What is before a part of a header, which may go on in the next line if that begins with a blank (RFC 9112, section 5.2).
@@ -159,21 +133,4 @@ fn is_token(text: &str) -> bool {
 /// Returns whether one of a cookie's values looks random.
 fn has_random_value(cookie: &str) -> bool {
     cookie.split(['=', ';', ' ', ',', '"', '\'']).any(is_random)
-}
-
-/// Returns whether a user and a password in an address are probably real. Examples repeat the user's name or use a
-/// word as the password.
-fn is_login(login: &str) -> bool {
-    const EXAMPLES: [&str; 20] = [
-        "pass", "password", "passwd", "secret", "postgres", "root", "admin", "user", "test", "example",
-        "changeme", "guest", "gleaner", "xxx", "xxxx", "pwd", "redacted", "hidden", "masked", "removed",
-    ];
-    let (user, password) = login.split_once(':').unwrap_or(("", login));
-    // The reference of an image has a version and a digest, as in `docker://alpine:3.20@sha256:…`.
-    let is_version =
-        password.contains('.') && password.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    password != user
-        && !is_version
-        && !EXAMPLES.contains(&password.to_ascii_lowercase().as_str())
-        && !password.bytes().all(|byte| byte == b'*')
 }

@@ -3,6 +3,7 @@
 //! A rule is a name and regular expressions. Those of built-in rules have *anchors*, texts without which they cannot
 //! match: one pass over a text finds the anchors in it, and most texts have none.
 
+mod addresses;
 mod azure;
 mod builtin;
 mod colors;

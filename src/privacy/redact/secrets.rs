@@ -2,7 +2,9 @@
 //! names before them and by their places.
 
 use super::pattern::Pattern;
-use super::{azure, commands, headers, marks, members, named, pairs, private_keys, shapes, tables};
+use super::{
+    addresses, azure, commands, headers, marks, members, named, pairs, private_keys, shapes, tables,
+};
 
 /// Returns the patterns of the rule.
 pub(super) fn patterns() -> Vec<Pattern> {
@@ -12,6 +14,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         .chain(private_keys::patterns())
         .chain(azure::patterns())
         .chain(headers::patterns())
+        .chain(addresses::patterns())
         .chain(named::patterns())
         .chain(members::patterns())
         .chain(tables::patterns(&named::anchors()))

@@ -55,8 +55,14 @@ pub struct Redaction<'a> {
     levels: usize,
     /// Whether only what is not text is kept of the event.
     is_reduced: bool,
-    /// The number of bytes of the texts that were shown so far, if they are only counted.
+    /// How long the texts are that were shown so far, if that is only counted, by the [`effort`] that each takes.
     counted: Option<usize>,
+}
+
+/// Returns how many bytes of plain text take as much time as a text. One that is JSON in JSON is read at each level, and has more
+/// backslashes with each.
+pub(super) fn effort(text: &str) -> usize {
+    text.len() + 16 * memchr::memchr_iter(b'\\', text.as_bytes()).count()
 }
 
 /// By how many bytes replacements may make an event longer, besides half of its texts. The request holds memory for twice what
@@ -81,12 +87,12 @@ impl<'a> Redaction<'a> {
         Self { is_reduced: true, ..self }
     }
 
-    /// Begins with rules that change nothing, to learn how long the texts are.
+    /// Begins with rules that change nothing, to learn how much effort the texts take.
     pub(in crate::privacy) fn counting(redactor: &'a Redactor, key: &'a HashKey) -> Self {
         Self { counted: Some(0), ..Self::new(redactor, key) }
     }
 
-    /// Returns the number of bytes of the texts that were only counted.
+    /// Returns how much effort the texts take that were only counted, as a number of bytes.
     pub(in crate::privacy) fn counted(&self) -> usize {
         self.counted.unwrap_or_default()
     }
@@ -128,7 +134,7 @@ impl<'a> Redaction<'a> {
     /// Returns a text from `start` on without its private spans, or none if it has none.
     fn redacted_from(&mut self, text: &str, start: usize, tags: Option<&HashKey>) -> Option<String> {
         if let Some(bytes) = &mut self.counted {
-            *bytes += text.len();
+            *bytes += effort(text);
             return None;
         }
         let spans = self.redactor.spans(text, start, self.left());
@@ -207,7 +213,7 @@ impl<'a> Redaction<'a> {
     /// is replaced.
     fn json(&mut self, json: &str) -> Option<String> {
         if let Some(bytes) = &mut self.counted {
-            *bytes += json.len();
+            *bytes += effort(json);
             return None;
         }
         // Escapes hide what the rules look for.

@@ -81,6 +81,18 @@ async fn chains_are_paired_by_the_rule_that_is_asked_for() {
 }
 
 #[tokio::test]
+async fn of_a_log_with_very_many_attempts_the_last_thousand_teach() {
+    let service = Service::open().await;
+    let mut chain: Vec<_> = (1..1_500).map(|number| failed(number, &format!("a{number}"), "e")).collect();
+    chain.push(passed(1_500, "b"));
+    service.accept(&[solved(1, "Create", &chain)]).await;
+    for (pairing, first, count) in [("fix", 1_499, 1), ("next", 501, 999), ("final", 501, 999)] {
+        let pairs = paired(&service, pairing).await;
+        assert_eq!((&pairs[0].0, pairs.len()), (&json!(first), count), "{pairing}");
+    }
+}
+
+#[tokio::test]
 async fn only_logs_that_succeeded_are_paired() {
     let service = Service::open().await;
     let chain = [failed(1, "a", "e"), passed(2, "b")];

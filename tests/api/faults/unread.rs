@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use uuid::Uuid;
 
 use super::memory::fill;
+use crate::support::eventually;
 use crate::support::server::{Server, folder};
 
 /// The address space of the server in KiB.
@@ -106,6 +107,48 @@ async fn lists_that_a_project_leaves_unread_take_bounded_memory_and_leave_some_t
     .await;
     let peak = server.peak();
     assert!(peak < 400 << 10, "{peak} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_for_which_its_project_has_no_memory_lets_those_of_others_go_first() {
+    let folder = folder();
+    let server = Server::start_within(&folder, ADDRESS_SPACE, &["--body-memory", "128", "--log", "off"]);
+    let address = &server.address;
+    let pair = json!({"topic_id": "t", "user_text": "x".repeat(1_900_000), "assistant_text": "a"});
+    assert_eq!(server.post("/v1/pairs", &pair).await.0, 201);
+    let project = format!("http://{address}/v1/projects/quiet");
+    as_quiet(|agent| agent.put(project).content_type(JSON).send("{}")).await;
+    // The project may have 64 MiB, of which a batch holds as much as has come of it.
+    let mut batch = TcpStream::connect(address).await.expect("connects");
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+        62 << 20
+    );
+    batch.write_all(head.as_bytes()).await.expect("sends");
+    batch.write_all(&vec![b' '; 61 << 20]).await.expect("sends");
+    let snapshot = json!({"dataset": "conversations", "file": "jsonl"});
+    let (status, waiting) = server.post("/v1/snapshots", &snapshot).await;
+    assert_eq!(status, 202, "{waiting}");
+    let waiting = format!("/v1/snapshots/{}", waiting["id"].as_str().expect("an id"));
+    eventually("it is being built", async || server.get(&waiting).await.1["state"] == "building").await;
+    let snapshots = format!("http://{address}/v1/snapshots");
+    let other = json!({"id": Uuid::from_u128(1), "dataset": "conversations", "file": "jsonl"});
+    let quiet = ("gleaner-project", "quiet");
+    let agent = || ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().new_agent();
+    as_quiet(move |agent| {
+        agent.post(snapshots).header(quiet.0, quiet.1).content_type(JSON).send(&other.to_string())
+    })
+    .await;
+    eventually("the other one is complete", async || {
+        let built = format!("http://{address}/v1/snapshots/{}", Uuid::from_u128(1));
+        let got = move || agent().get(built).header(quiet.0, quiet.1).call()?.body_mut().read_to_string();
+        let got = tokio::task::spawn_blocking(got).await.expect("no panic").expect("an answer");
+        got.contains("\"complete\"")
+    })
+    .await;
+    assert_ne!(server.get(&waiting).await.1["state"], "complete");
+    drop(batch);
+    eventually("it is complete, too", async || server.get(&waiting).await.1["state"] == "complete").await;
 }
 
 /// Sends the same on many connections at once and reads no more of each response than its status.

@@ -12,6 +12,26 @@ use crate::support::program::Settings;
 use crate::support::{Service, assert_whole, column, request, settings};
 
 #[tokio::test]
+async fn a_response_that_is_more_than_a_model_reads_is_an_error_that_asks_for_less() {
+    let service = Service::open().await;
+    let known = |number: u128| json!({"id": Uuid::from_u128(number), "user_intent": "Create a fund", "domain_name": "cbu"});
+    let changed = |metadata: Value| json!({"event": "generation_amendment", "generation_id": Uuid::from_u128(1), "metadata": metadata});
+    let attempt =
+        json!({"event": "attempt", "generation_id": Uuid::from_u128(2), "prompt_text": "x".repeat(5 << 20)});
+    for log in [known(1), known(2)] {
+        service.post("/v1/generations", &log).await.expect(201);
+    }
+    service.accept(&[changed(json!({"a": vec![json!({"": 0}); 124_000]})), attempt]).await;
+    for (number, most) in [(1, "250000 JSON values"), (2, "4194304 bytes")] {
+        let refused = refused(&call(&service, "log_generation", known(number)).await);
+        assert_eq!(refused, format!("the answer has more than {most}; ask for less"));
+    }
+    service.accept(&[changed(json!({"a": vec![0; 100_000]}))]).await;
+    let log = content(&call(&service, "log_generation", known(1)).await);
+    assert_eq!(log["metadata"]["a"].as_array().map(Vec::len), Some(100_000));
+}
+
+#[tokio::test]
 async fn what_is_stored_in_one_session_is_suggested_and_found_in_another() {
     let service = Service::open().await;
     let stored = call(

@@ -1,3 +1,6 @@
+use serde_json::json;
+
+use super::texts::effort;
 use super::*;
 
 #[test]
@@ -190,4 +193,12 @@ fn of_very_many_lines_the_first_are_read_without_what_stands_before_them() {
     let views = lines::views(&text);
     let lengths: Vec<_> = views.iter().map(|plain| plain.text.len()).collect();
     assert_eq!(lengths, [text.len() - lines::MOST_LINES]);
+}
+
+#[test]
+fn a_text_that_is_json_in_json_takes_as_much_effort_as_a_longer_one() {
+    let plain = "token = ".repeat(100);
+    let nested = (0..7).fold(plain.clone(), |text, _| json!({"a": text, "b": ""}).to_string());
+    assert_eq!(effort(&plain), plain.len());
+    assert!(effort(&nested) > 5 * nested.len(), "{} and {}", effort(&nested), nested.len());
 }

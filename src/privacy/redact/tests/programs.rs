@@ -492,3 +492,67 @@ fn secrets_in_the_files_and_outputs_of_further_programs_are_replaced() {
         assert_eq!(redacted(&redactor, text), text);
     }
 }
+
+#[test]
+fn options_in_the_next_lines_of_a_command_are_those_of_its_program() {
+    let (redactor, secret) = (secrets(), random(20));
+    for text in [
+        format!(
+            "docker exec -it sql1 /opt/mssql-tools/bin/sqlcmd \\\n   -S localhost -U SA -P \"{secret}\" \\\n   -Q \"…\""
+        ),
+        format!("redis-cli \\\r\n  -h db \\\r\n  -a {secret} ping"),
+        format!("+ mysql \\\n+   -u root \\\n+   -p{secret} app"),
+        format!("     1→mongosh `\n     2→  -u bob -p {secret}"),
+        format!("sqlcmd ^\n  -U sa ^\n  -P {secret}"),
+        format!("[\n  \"CMD\",\n  \"redis-cli\",\n  \"-a\",\n  \"{secret}\"\n]"),
+        format!("subprocess.run([\n    'ldapsearch',\n    '-w',\n    '{secret}',\n])"),
+    ] {
+        assert!(!redacted(&redactor, &text).contains(&secret), "{text}");
+        assert!(!stored(&redactor, &text).contains(&secret), "{text}");
+    }
+    for text in
+        [format!("We use mysql.\nThe build of -p{secret} is done"), format!("redis-cli ping\nls -a {secret}")]
+    {
+        assert_eq!(redacted(&redactor, &text), text);
+    }
+}
+
+#[test]
+fn a_password_in_an_address_may_have_slashes_and_a_path_is_none() {
+    let (redactor, secret) = (secrets(), "q7T/xk29Zq81/Wm3vB+pL0a==");
+    for (before, after) in [
+        ("DATABASE_URL=postgresql://app:", "@db:5432/app"),
+        ("create_engine(\"mysql+pymysql://app:", "@10.0.0.5/app\")"),
+        ("parse \"postgres://app:", "@db:5432/app\": invalid port \":q7T\" after host"),
+        ("redis://:", "@[::1]:6379/0"),
+    ] {
+        let text = format!("{before}{secret}{after}");
+        assert_eq!(redacted(&redactor, &text).matches(secret).count(), 0, "{text}");
+    }
+    for text in [
+        "docker://registry.example.com:5000/team/q7Txk29Zq81Wm3vBpL0a@sha256",
+        "http://localhost:8080/q7T/xk29Zq81/Wm3vB@v1",
+        "https://example.com/a:b/c@d",
+        "postgres://app:path/to/file@db",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
+fn keys_in_queries_are_replaced_by_the_names_that_services_give_them() {
+    let (redactor, hex, secret) = (secrets(), "0f1e2d3c4b5a69788796a5b4c3d2e1f0", random(32));
+    for (address, key) in [
+        ("https://api.openweathermap.org/data/2.5/weather?q=Berlin&appid=", hex),
+        ("http://api.weatherapi.com/v1/current.json?key=", &hex[..31]),
+        ("https://api.map.baidu.com/api?v=3.0&ak=", &secret),
+        ("https://api.steampowered.com/ISteamUser/v2/?format=json\\u0026key=", hex),
+    ] {
+        let text = format!("401 Client Error: Unauthorized for url: {address}{key}");
+        assert_eq!(redacted(&redactor, &text), text.replace(key, "[redacted:secrets]"));
+    }
+    for text in ["https://x.io/?key=users/2024/report-final.pdf", "?key=application_name&sid=overview-of-all"]
+    {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
