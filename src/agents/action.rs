@@ -43,7 +43,8 @@ pub enum ToolAction {
 
 impl ToolAction {
     /// Returns how many bytes the action takes in memory, roughly.
-    pub(super) fn size(&self) -> usize {
+    #[must_use]
+    pub fn size(&self) -> usize {
         OVERHEAD
             + match self {
                 Self::Search { query, path, .. } => query.len() + path.as_ref().map_or(0, String::len),

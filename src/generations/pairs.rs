@@ -52,12 +52,9 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
         reviewed as (
             select taught.*, coalesce(found.attempt, 0) as attempt
             from taught
-            left join lateral (
-                select max(a.attempt) as attempt
-                from attempts a
-                where a.project = $1 and a.generation_id = taught.id and a.passed and has_text(a.extracted_dsl)
-                    and bare_hash(a.extracted_dsl) = final_bare
-            ) found on true
+            left join (
+                select id, max(attempt) as attempt from attempt where passed and bare = final_bare group by id
+            ) found on found.id = taught.id
             where corrected is not null
         ),
         pair as (

@@ -19,8 +19,9 @@ use super::kept::Kept;
 use super::redact::{GroupName, Redaction, Redactor, Texts};
 use crate::domain::{Domain, Event};
 
-/// The number of bytes of texts after which the other requests of a thread should not wait for the rules any longer.
-const LONG: usize = 16 << 10;
+/// The number of bytes of texts after which the other requests of a thread should not wait for the rules any longer. Those with many
+/// names of secrets take milliseconds for so many.
+const LONG: usize = 4 << 10;
 
 /// A posted value that can be reduced to what is not text.
 pub trait Private: Sized {

@@ -23,7 +23,7 @@ use crate::privacy::kept::Kept;
 use crate::privacy::policy::{ByDomain, Choice, Policy, Private};
 use crate::privacy::redact::{GroupName, RedactRules, Redaction, Texts};
 use crate::searches::settings::{Rules, SearchSettings};
-use crate::sharing::apart_with;
+use crate::sharing::{apart_with, in_turn};
 use crate::types::Timestamp;
 
 /// A project's settings. A setting that this version does not support is rejected, so that no privacy setting is
@@ -221,7 +221,7 @@ impl Tenant {
     {
         let bytes = self.policy.effort(|redaction| show(&mut value, redaction));
         if !self.policy.may_take_long(bytes) {
-            return policy(&self.policy, value);
+            return in_turn(&self.name, bytes, || policy(&self.policy, value)).await;
         }
         let tenant = Arc::clone(self);
         apart_with(&self.name, bytes, move || policy(&tenant.policy, value)).await

@@ -133,6 +133,15 @@ impl Event {
         }
     }
 
+    /// Returns how many bytes the path or the pattern of the fallback has, if the event appends one.
+    #[must_use]
+    pub fn bytes_of_fallback(&self) -> usize {
+        match &self.action {
+            Action::Append(append) => append.new.target().len(),
+            _ => 0,
+        }
+    }
+
     /// Returns the id of the fallback, if the event appends one.
     #[must_use]
     pub fn fallback_id(&self) -> Option<Uuid> {

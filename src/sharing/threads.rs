@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::Shares;
@@ -41,6 +42,25 @@ pub async fn apart_with<T: Send + 'static>(
         work()
     }))
     .await
+}
+
+/// The places of work of a project that is too short for a thread of its own, one for each project.
+static SHORT: LazyLock<Shares> = LazyLock::new(|| Shares::with_total(1, Semaphore::MAX_PERMITS));
+
+/// The number of bytes below which work needs no place.
+const TINY: usize = 512;
+
+/// Runs short work on so many bytes, of which a project does one piece at a time. Otherwise its requests, however many there are, would
+/// all work before anybody else's next turn. Others have theirs after a piece that has taken a millisecond.
+pub async fn in_turn<T>(project: &Arc<str>, bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes < TINY {
+        return work();
+    }
+    let _place = SHORT.take(project, 1).await;
+    let mut pauses = Pauses::begin();
+    let done = work();
+    pauses.pause().await;
+    done
 }
 
 /// Waits for a task that nobody aborts. If it panics, so does this one.

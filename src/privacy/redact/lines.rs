@@ -14,8 +14,9 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
         // A time, as container engines and the journal write it.
         r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,Z+-]+\]? (?:std(?:out|err) [FP] )?",
         r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} \S+ \S+: ",
-        // A path with the number of a line, or of a file with an extension, as `grep` writes them before a match or beside one.
-        r#"[^\s|\\<>="']*?[:-][0-9]+[:-]"#,
+        // A path with the number of a line, or of a file with an extension, as `grep` writes them before a match or beside one. What
+        // has a separator of files before it is rather the date in a row.
+        r#"[^\s|\\<>="',;]*?[:-][0-9]+[:-]"#,
         r#"[^\s|\\<>="':]+\.[a-z]{1,5}[:-]"#,
         // The name of a container, as `docker compose logs` and `kubectl logs` write it.
         r#"[^\s|\\<>="':]+[ \t]+\|[ \t]"#,

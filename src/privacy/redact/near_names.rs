@@ -12,6 +12,8 @@ use super::value_ends::{beginning, ending};
 /// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
 const NEAR: usize = 80;
 const LONGEST_TOKEN: usize = 200;
+/// The number of bytes behind a name in which its value is, if that is the next line behind a sentence, and rulers.
+const FAR: usize = 400;
 /// The number of digits of a hexadecimal number that names a commit.
 const COMMIT: usize = 40;
 /// The maximum number of bytes of [`OTHER_NAME`].
@@ -32,7 +34,7 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
     let mut names = NAME.find_iter(text).filter(is_secret).peekable();
     let mut read = 0;
     while let Some(name) = names.next() {
-        let line = name.end() + reach(beginning(&text[name.end()..], NEAR));
+        let line = name.end() + reach(beginning(&text[name.end()..], FAR));
         // What is behind the next name belongs to that.
         let end = names.peek().map_or(line, |next| next.start().min(line));
         let mut at = read.max(name.end());
@@ -103,13 +105,15 @@ fn is_string_of_digits(text: &str, part: Range<usize>) -> bool {
 }
 
 /// Returns how much of what is behind a name belongs to it: the rest of the line, and the next members of an object in JSON, or the
-/// only word of the next line if this one is the end of a sentence before it, which may be the first of a block of code.
+/// only word of the next line if this one is the end of a sentence before it, which may be below a ruler or the first of a block of
+/// code.
 fn reach(text: &str) -> usize {
     let mut lines = text.split(r"\n").next().unwrap_or_default().split_inclusive('\n');
     let rest = lines.next().unwrap_or_default();
-    if rest.trim_end().trim_end_matches('*').ends_with(':') {
+    if rest.len() <= NEAR && rest.trim_end().trim_end_matches('*').ends_with([':', '：']) {
+        let is_ruler = |line: &str| line.trim().chars().all(|c| "=-_*~#─━═".contains(c));
         let is_before = |line: &&str| {
-            line.trim().is_empty() || ["```", "~~~"].iter().any(|mark| line.trim_start().starts_with(mark))
+            is_ruler(line) || ["```", "~~~"].iter().any(|mark| line.trim_start().starts_with(mark))
         };
         let mut below = lines.peekable();
         let before: usize = std::iter::from_fn(|| below.next_if(is_before)).map(str::len).sum();
@@ -118,7 +122,8 @@ fn reach(text: &str) -> usize {
     }
     let is_member =
         |line: &&str| line.trim_start().split_once("\":").is_some_and(|(name, _)| name.starts_with('"'));
-    rest.len() + lines.take(2).take_while(is_member).map(str::len).sum::<usize>()
+    let members = lines.take(2).take_while(is_member).map(str::len).sum::<usize>();
+    beginning(text, NEAR).len().min(rest.len() + members)
 }
 
 fn is_of_token(c: char) -> bool {
@@ -148,13 +153,13 @@ fn is_other(before: &str, token: &str) -> bool {
     token.starts_with("sha") || !is_value && !is_said && !is_said_in_quotes(before, &name)
 }
 
-/// Returns whether the words between the name of a secret and a token between quotation marks are the rest of a sentence, as in
-/// "the password of the database: `…`", the last word of which is `last`.
+/// Returns whether the words between the name of a secret and a token are the rest of a sentence, because the token is between
+/// quotation marks, as in "the password of the database: `…`", or one of the words is. `last` is the last one.
 fn is_said_in_quotes(between: &str, last: &str) -> bool {
     static SENTENCE: LazyLock<Expression> = LazyLock::new(|| {
-        const WORD: &str = "[a-z0-9_.'/-]+";
+        const WORD: &str = "[a-z0-9_.'/@-]+";
         Expression::builtin(&format!(
-            r#"^(?i-u)\*{{0,2}}(?: (?:{WORD}|["'`]{WORD}["'`]|\({WORD}(?: {WORD})*\)))+\*{{0,2}}: \*{{0,2}}\\?["'`]$"#
+            r#"^(?i-u)\*{{0,2}}(?: (?:{WORD}|["'`]{WORD}["'`]|\({WORD}(?: {WORD})*\)))+\*{{0,2}}(?::| =) \*{{0,2}}(?:\\?["'`])?$"#
         ))
     });
     // The last words of names of what belongs to a secret, or is beside one, and is none.

@@ -84,7 +84,7 @@ impl Table {
         // Most lines are none of a table, and the names of secrets are looked for last, because that takes longest.
         if let Some(signs) = SIGNS.into_iter().find(|signs| line.contains(*signs)) {
             let cells: Vec<_> = split(line, signs).collect();
-            let is_head = cells.iter().all(|cell| may_be_name(&line[cell.clone()], is_ruled))
+            let is_head = cells.iter().all(|cell| may_be_name(&line[cell.clone()], true, is_ruled))
                 && (!IN_FILES.contains(&signs) || is_of_file(line, &cells))
                 && !is_below_row(&text[..head.start], signs, cells.len(), is_ruled);
             let columns: Vec<_> =
@@ -92,14 +92,18 @@ impl Table {
             let has_secrets = !columns.is_empty();
             return has_secrets.then_some(Self::Signs { signs, cells: cells.len(), columns });
         }
-        if is_ruled && !below.trim().contains(' ') {
+        let names = apart(line, "  ");
+        let is_whole = is_ruled && !below.trim().contains(' ');
+        if is_whole && names.len() == 1 {
             return is_secret(line).then_some(Self::One);
         }
-        let names = apart(line, "  ");
-        let are_names = names.iter().all(|name| may_be_name(&line[name.clone()], is_ruled));
+        let are_names = names.iter().all(|name| may_be_name(&line[name.clone()], is_ruled, is_ruled));
         let is_head = is_ruled || names.len() > 1 && !line.bytes().any(|byte| byte.is_ascii_lowercase());
-        let mut places = if is_ruled {
-            apart(beginning(below, line.len()), " ")
+        let mut places: Vec<_> = if is_ruled && !is_whole {
+            // Each sign of a ruler is above a character, and may have several bytes.
+            let column = |at: usize| below[..at].chars().count();
+            let ruled = apart(beginning(below, LONGEST_HEAD), " ").into_iter();
+            ruled.map(|place| column(place.start)..column(place.end)).collect()
         } else {
             let ends = names.iter().skip(1).map(|next| next.start).chain([usize::MAX]);
             names.iter().zip(ends).map(|(name, end)| name.start..end).collect()
@@ -247,25 +251,30 @@ fn is_secret(cell: &str) -> bool {
     NAME.is_match(name) && !OTHER.is_match(name)
 }
 
-/// Returns whether a cell of a head may be a name. Without a ruler below the head, one that begins with a digit is rather a value
-/// in a list, such as a number or a version.
-fn may_be_name(cell: &str, is_ruled: bool) -> bool {
+/// Returns whether a cell of a head may be a name. If other signs than blanks or a ruler tell that it is a cell, it may have letters of
+/// any language and signs. Without a ruler below the head, one that begins with a digit is rather a value in a list, such as a number
+/// or a version.
+fn may_be_name(cell: &str, is_cell: bool, is_ruled: bool) -> bool {
     let name = &cell[content(cell, 0..cell.len())];
-    let is_value = || name.starts_with(|c: char| c.is_ascii_digit()) && !is_secret(name) || is_random(name);
+    let is_number = || name.starts_with(|c: char| c.is_ascii_digit()) && !name.contains('_');
+    let is_value = || is_number() && !is_secret(name) || is_random(name);
     let cell = cell.trim();
-    cell.len() <= LONGEST_NAME
-        && cell.chars().all(|c| c.is_ascii_alphanumeric() || "_. #\"'`*[]()-".contains(c))
-        && (is_ruled || !is_value())
+    let is_of_name = |c: char| {
+        c.is_ascii_alphanumeric()
+            || "_. #\"'`*[]()-".contains(c)
+            || is_cell && (!c.is_ascii() || "/?%$&:+@!".contains(c))
+    };
+    cell.len() <= LONGEST_NAME && cell.chars().all(is_of_name) && (is_ruled || !is_value())
 }
 
 /// Returns whether a line with these cells is of a file with separators, rather than a part of a sentence or of a list in a program,
-/// which has blanks around its names or ends with a sign.
+/// which has blanks around its names or ends with a sign. The column of row numbers often has no name.
 fn is_of_file(line: &str, cells: &[Range<usize>]) -> bool {
-    let is_name = |cell: &Range<usize>| {
+    let is_name = |(number, cell): (usize, &Range<usize>)| {
         let cell = line[cell.clone()].trim_end_matches(['\r', '\n']);
-        !cell.is_empty() && !cell.starts_with([' ', '\'']) && !cell.ends_with(' ')
+        (!cell.is_empty() || number == 0) && !cell.starts_with([' ', '\'']) && !cell.ends_with(' ')
     };
-    cells.iter().all(is_name)
+    cells.iter().enumerate().all(is_name)
 }
 
 /// Returns whether the last line of a text is a row with so many cells, as it is before a row in the middle of a list, and never

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::rows::{AppendedStep, StartedSearch, StoredFallbacks, StoredSearch, ThreadKey};
 use super::unit_of_work::UnitOfWork;
-use super::{MOST_THREADS, tables};
+use super::{MOST_TARGETS, MOST_THREADS, tables};
 use crate::db::receipt::{Receipt, Written};
 use crate::db::retry::Lost;
 use crate::error::Error;
@@ -29,17 +29,35 @@ pub async fn write(
     let mut transaction = connection.begin().await?;
     let threads = threads_of(&mut transaction, project, events).await?;
     let mut verdicts = Vec::with_capacity(events.len());
-    if threads.len() <= MOST_THREADS {
+    let most = if threads.len() <= MOST_THREADS { events.len() } else { MOST_THREADS };
+    let pieces = pieces(events, most);
+    if let [events] = pieces[..] {
         apply(&mut transaction, project, rules, &threads, events, &mut verdicts).await?;
     } else {
         UnitOfWork::lock(&mut transaction, project, &threads).await?;
-        for events in events.chunks(MOST_THREADS) {
+        for events in pieces {
             let threads = threads_of(&mut transaction, project, events).await?;
             apply(&mut transaction, project, rules, &threads, events, &mut verdicts).await?;
         }
     }
     transaction.commit().await?;
     Ok(verdicts)
+}
+
+/// Divides events into pieces of at most `most`, each with so few fallbacks that they can be in memory: a fallback is a step after each
+/// open search of its agent.
+fn pieces<'e, 'a>(events: &'e [Kept<&'a Event>], most: usize) -> Vec<&'e [Kept<&'a Event>]> {
+    let (mut pieces, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (index, event) in events.iter().enumerate() {
+        let more = event.bytes_of_fallback();
+        bytes += more;
+        if index - begin == most || index > begin && bytes > MOST_TARGETS {
+            pieces.push(&events[begin..index]);
+            (begin, bytes) = (index, more);
+        }
+    }
+    pieces.push(&events[begin..]);
+    pieces
 }
 
 /// Returns the threads that events concern.

@@ -48,7 +48,10 @@ use crate::types::Timestamp;
 
 /// The number of threads whose open searches are in memory at the same time. Events about more of them take their turns in
 /// the same transaction, which locks all of them first, in the order of their ids.
-pub(super) const MOST_THREADS: usize = 32;
+pub(super) const MOST_THREADS: usize = 16;
+
+/// The number of bytes of paths and patterns that one unit of work takes. Each may follow all open searches of its agent.
+const MOST_TARGETS: usize = 128 << 10;
 
 /// Returns the threads of an agent's session.
 pub(super) async fn threads_of_session(

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::MOST_THREADS;
 use super::answered_calls::AnsweredCall;
 use super::counts::TranscriptCounts;
 use super::rows::ThreadKey;
 use super::tool_calls::{Half, ToolCalls, call_id, pair};
 use super::unit_of_work::UnitOfWork;
+use super::{MOST_TARGETS, MOST_THREADS};
 use crate::agents::{Activity, Entry, PassageSource, SearchHit, ToolAction};
 use crate::domain::Domain;
 use crate::privacy::hash_key::HashKey;
@@ -161,12 +161,16 @@ fn moments(entries: &[Kept<Entry>]) -> Vec<Moment<'_>> {
     moments
 }
 
-/// Returns how many of these moments one unit of work takes: at least one, and then those with few enough actions.
+/// Returns how many of these moments one unit of work takes: at least one, and then those with few enough actions, and few enough
+/// bytes in them.
 fn length_of_unit(moments: &[Moment<'_>], calls: &ToolCalls) -> usize {
-    let mut actions = 0;
+    let (mut count, mut bytes) = (0, 0);
     let few = moments.iter().take_while(|moment| {
-        actions += moment.actions(calls).map_or(0, |(_, actions)| actions.len());
-        actions <= MOST_ACTIONS
+        for action in moment.actions(calls).map_or(&[][..], |(_, actions)| actions) {
+            count += 1;
+            bytes += action.size();
+        }
+        count <= MOST_ACTIONS && bytes <= MOST_TARGETS
     });
     few.count().max(1)
 }

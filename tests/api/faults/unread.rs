@@ -236,5 +236,5 @@ async fn as_quiet(
     let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
     let response =
         tokio::task::spawn_blocking(move || send(agent)).await.expect("no panic").expect("an answer");
-    assert_eq!(response.status(), 201);
+    assert!([201, 202].contains(&response.status().as_u16()), "{}", response.status());
 }

@@ -229,6 +229,12 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         "**API key for production:**\n\n`…`\n",
         "Your API token has been created. Copy it now:\n…\n",
         "Set `JWT_SECRET` in `.env` to:\n\n```text\n…\n```\n",
+        "生成的 JWT_SECRET 如下：\n\n```\n…\n```\n",
+        "SUCCESS! Here is your refresh token:\n============================================================\n…\n",
+        "Your new API key is below:\n\n────────────────────\n…\n────────────────────\n",
+        "Simple auth manager | Password for user 'admin': …\n",
+        "Created API key \"web\" = …\n",
+        "Password for 'root'@'localhost': …\n",
     ] {
         let text = sentence.replace('…', &list[0]);
         assert_eq!(redacted(&redactor, &text), sentence.replace('…', "[redacted:secrets]"));

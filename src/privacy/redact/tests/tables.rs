@@ -48,6 +48,16 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "┏━━━━━━┳━━━━━━━┳━━━━━━━━┓\n┃ env  ┃ token ┃ commit ┃\n┡━━━━━━╇━━━━━━━╇━━━━━━━━┩\n│ prod │ … │ ≠ │\n│ dev  │ … │ ≠ │\n└──────┴───────┴────────┘\n",
         "┌─────┬───────┬────────┐\n│ id  ┆ token ┆ commit │\n│ --- ┆ ---   ┆ ---    │\n│ i64 ┆ str   ┆ str    │\n╞═════╪═══════╪════════╡\n│ 1   ┆ … ┆ ≠ │\n└─────┴───────┴────────┘\n",
         " 2023 | secret |  commit  \n------+--------+----------\n   17 | … | ≠\n",
+        ",id,api_token,commit\n0,7,…,≠\n1,8,…,≠\n",
+        "2fa_enabled,token,commit\ntrue,…,≠\n",
+        "| 角色 | Password | commit |\n|---|---|---|\n| 管理员 | … | ≠ |\n",
+        "| Role | Password | Notes / URL | commit |\n|---|---|---|---|\n| a | … | x | ≠ |\n",
+        "Prénom,E-Mail,Password,commit\nAnn,ann@example.org,…,≠\n",
+        " id | api_token | ?column? \n----+-----------+----------\n  1 | … | ≠\n",
+        "ID   API Key                                      Commit\n================================================================\n\
+            1    …  ≠\n",
+        "ID   API Key                                    Commit\n──── ────────────────────────────────────────── ──────\n\
+            1    …   ≠\n",
     ]);
     let texts: Vec<_> = texts.collect();
     for secret in
@@ -99,6 +109,7 @@ fn tables_of_many_rows_are_read_behind_what_stands_before_their_lines() {
     let tables = [
         " id | name | token\n----+------+-------\n".to_owned() + &rows(|n| format!(" {n:2} | ann  | …\n")),
         "id,name,token\n".to_owned() + &rows(|n| format!("{n},ann,…\n")),
+        "id,created_at,token\n".to_owned() + &rows(|n| format!("{n},2024-01-{n:02} 10:00:00,…\n")),
         "id\tname\ttoken\n".to_owned() + &rows(|n| format!("{n}\tann\t…\n")),
         "| id | token |\n|---|---|\n".to_owned() + &rows(|n| format!("| {n} | … |\n")),
     ];
