@@ -7,6 +7,7 @@ use sqlx::{FromRow, PgExecutor, Postgres, Row as _, TypeInfo as _, ValueRef as _
 
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
+use crate::sharing::Pauses;
 
 /// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
 pub const MOST: usize = 32 << 20;
@@ -83,7 +84,7 @@ where
     R: for<'r> FromRow<'r, PgRow>,
 {
     let (mut parts, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST));
-    let mut rows = query.fetch(db);
+    let (mut rows, mut pauses) = (query.fetch(db), Pauses::begin());
     while let Some(row) = rows.try_next().await? {
         let size = size(&row);
         bytes += size;
@@ -94,6 +95,7 @@ where
         }
         reading.hold(size).await?;
         parts.push(R::from_row(&row)?);
+        pauses.pause().await;
     }
     Ok(parts)
 }
@@ -109,6 +111,7 @@ where
     R: for<'r> FromRow<'r, PgRow>,
 {
     let (mut records, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST_OF_RECORDS));
+    let mut pauses = Pauses::begin();
     while let Some(row) = rows.try_next().await? {
         let size = size(&row);
         bytes += size;
@@ -118,6 +121,7 @@ where
         // Once for the records, and once for the answer that is made of them.
         reading.hold(size).await?;
         records.push(R::from_row(&row)?);
+        pauses.pause().await;
     }
     Ok((records, false))
 }

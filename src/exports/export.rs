@@ -15,6 +15,7 @@ use super::profile::Profile;
 use super::rows::Out;
 use super::text::QuestionAndAnswer;
 use super::{Dataset, Description, Lines, RowKey, Told, cursor, exclude, groups, near, progress};
+use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::http::page::cursor_scope;
 use crate::http::{Check as _, Checks};
@@ -22,6 +23,9 @@ use crate::types::Timestamp;
 
 /// The number of rows that one statement reads.
 pub(super) const PAGE: usize = 5_000;
+
+/// The maximum number of bytes of a row: those of a conversation, and of its names and times.
+const LONGEST_ROW: usize = (16 << 20) + (64 << 10);
 
 /// An export whose rows are fixed and which is ready to begin.
 pub struct Export {
@@ -270,6 +274,15 @@ impl Export {
         let key = self.pass(row)?;
         self.rows.write(row, key, Out::Lines(bytes), profile)?;
         Ok(())
+    }
+
+    /// Returns whether a row is left out because it is too long, as one that joins several records may be. The position moves to it.
+    pub(super) fn leaves_out(&mut self, row: &PgRow) -> sqlx::Result<bool> {
+        let is_too_long = rows::length(row) > LONGEST_ROW;
+        if is_too_long {
+            self.pass(row)?;
+        }
+        Ok(is_too_long)
     }
 
     /// Moves the position to a row of a page.

@@ -244,6 +244,10 @@ impl Export {
             let mut page = query.fetch(&mut *connection);
             let (mut count, mut waiting) = (0, None);
             while let Some(row) = arriving.row(&mut page).await? {
+                if self.leaves_out(&row)? {
+                    count += 1;
+                    continue;
+                }
                 let long = rows::long(&row);
                 waiting = long.map(|bytes| bytes + counted).filter(|bytes| !memory.try_hold(*bytes));
                 if waiting.is_some() {

@@ -163,6 +163,10 @@ impl Export {
                 () = &mut gone => break End::Gone,
             };
             let Some(row) = row else { break End::Last };
+            if self.leaves_out(&row)? {
+                count += 1;
+                continue;
+            }
             let long = rows::long(&row);
             if let Some(bytes) = long {
                 if !memory.try_hold(bytes) {

@@ -137,6 +137,9 @@ fn result(response: &Response<Bytes>) -> CallToolResult {
     if status == StatusCode::NO_CONTENT {
         return success("The project stores nothing of this.".to_owned(), json!({}));
     }
+    if status.is_success() && text.is_empty() {
+        return success("It is stored, and cannot be shown at the moment.".to_owned(), json!({}));
+    }
     match value::parse(&text) {
         Ok(body @ Value::Object(_)) if status.is_success() => success(text, body),
         Ok(problem @ Value::Object(_)) => failed(describe(&problem), Some(problem)),

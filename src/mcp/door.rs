@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, header};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower::ServiceExt as _;
 
-use crate::http::clean::MOST_VALUES;
+use super::MOST_VALUES;
 use crate::http::memory::{Memory, VALUE};
 use crate::types::value;
 
@@ -41,16 +41,25 @@ impl Door {
                 let memory = Memory::of(request.extensions());
                 let Ok(response) = service.oneshot(request.map(Body::from)).await;
                 let (parts, body) = response.into_parts();
-                let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-                anyhow::ensure!(size <= MOST, "the answer has more than {MOST} bytes; ask for less");
-                let body = body.collect().await.map_err(anyhow::Error::from)?.to_bytes();
+                let too_long = || anyhow::anyhow!("the answer has more than {MOST} bytes; ask for less");
+                let length =
+                    parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+                let length = length.and_then(|length| length.parse().ok());
+                let size = length.or(body.size_hint().exact()).and_then(|size| usize::try_from(size).ok());
+                anyhow::ensure!(size.is_none_or(|size| size <= MOST), too_long());
+                memory.hold(COPIES / 2 * size.unwrap_or(MOST)).await?;
+                let body = Limited::new(body, MOST).collect().await;
+                let body = body.map_err(|error| {
+                    if error.is::<LengthLimitError>() { too_long() } else { anyhow::Error::from_boxed(error) }
+                })?;
+                let body = body.to_bytes();
                 let values = value::count(&body);
                 anyhow::ensure!(
                     values <= MOST_VALUES,
                     "the answer has more than {MOST_VALUES} JSON values; ask for less"
                 );
                 // The response is parsed, and written into another one, as text and as JSON, which is made of values again.
-                memory.hold(COPIES / 2 * size + values * VALUE).await?;
+                memory.hold(COPIES / 2 * body.len() + values * VALUE).await?;
                 Ok(Response::from_parts(parts, body))
             })
         })

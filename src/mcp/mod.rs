@@ -31,6 +31,10 @@ pub use tools::Tools;
 
 use self::routes::LastActive;
 
+/// The maximum number of JSON values in a message, and in a response that becomes the result of a call, of which no model writes or
+/// reads nearly as many. They are parsed on a thread that serves others, and arguments and results are written again.
+const MOST_VALUES: usize = 20_000;
+
 /// What a model is told about all tools together.
 const INSTRUCTIONS: &str = "\
 Gleaner remembers what was learned in earlier sessions of coding agents in this project.

@@ -13,7 +13,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use utoipa::openapi::OpenApi;
 
-use super::{Door, Mcp, Place, Tools};
+use super::{Door, MOST_VALUES, Mcp, Place, Tools};
 use crate::auth::{Known, is_of_other_page};
 use crate::error::{Error, PassedOn, Result};
 use crate::http::clean::clean_json;
@@ -25,10 +25,6 @@ use crate::types::value;
 
 /// The maximum size of a message in bytes. The arguments of a call are at most as large as the body that they become.
 const LIMIT: usize = JSON_LIMIT + (64 << 10);
-
-/// The maximum number of JSON values in a message, of which no model writes nearly as many. A message is parsed on a thread that
-/// serves others, and its arguments are written and parsed again.
-const MOST_VALUES: usize = 20_000;
 
 /// The number of bytes that a call takes besides its message: those of the library, and of the request that it becomes.
 const CALL: usize = 40 << 10;

@@ -124,7 +124,7 @@ pub fn with_meaning(error: SendError) -> Failure {
 
 /// Returns the failure of a call whose answer is longer than the memory for it.
 pub fn no_memory() -> Failure {
-    with_meaning(own(Kind::Overloaded, "Gleaner has no memory left for the answer."))
+    with_meaning(own(Kind::Overloaded, "The answer is longer than 2 MiB, or there is no memory left for it."))
 }
 
 /// Returns the failure of a send for which the database or memory is too busy.

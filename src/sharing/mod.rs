@@ -17,7 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 pub use entry::Entry;
 pub use hang_ups::{in_full, while_wanted};
 pub use single_flight::SingleFlight;
-pub use threads::{Pauses, apart, apart_with, in_turn, joined};
+pub use threads::{Pauses, apart, apart_with, in_place, in_turn, joined};
 pub use work::{Kind, Limits, Served, Turn, Work};
 
 /// The number of projects that can take all of their places at the same time.

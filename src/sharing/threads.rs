@@ -4,8 +4,9 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
 
 use super::Shares;
 
@@ -61,6 +62,12 @@ pub async fn in_turn<T>(project: &Arc<str>, bytes: usize, work: impl FnOnce() ->
     let done = work();
     pauses.pause().await;
     done
+}
+
+/// Does work of some milliseconds that cannot wait. Another thread takes over the other tasks of this one meanwhile, if there is one.
+pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    if matches!(flavor, Ok(RuntimeFlavor::MultiThread)) { block_in_place(work) } else { work() }
 }
 
 /// Waits for a task that nobody aborts. If it panics, so does this one.

@@ -51,7 +51,7 @@ const PARTS_WAITING: usize = 4;
 /// How long a building waits for the memory of a long row.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 /// How long it does so while snapshots of other projects wait to be built.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// There is no memory for a long row, and snapshots of other projects wait to be built.
 #[derive(Debug, thiserror::Error)]
@@ -290,6 +290,10 @@ async fn read(
         let mut connection = db.acquire().await?;
         let mut rows = query.build().fetch(&mut *connection);
         while let Some(row) = rows.try_next().await? {
+            if export.leaves_out(&row)? {
+                count += 1;
+                continue;
+            }
             let key = export.pass(&row)?;
             if let Some(bytes) = rows::long(&row) {
                 hold(bytes, memory, db).await?;

@@ -93,6 +93,22 @@ async fn of_a_log_with_very_many_attempts_the_last_thousand_teach() {
 }
 
 #[tokio::test]
+async fn a_row_whose_texts_are_too_long_together_is_left_out() {
+    let service = Service::open().await;
+    for (log, intent, response) in
+        [(1, "y ".repeat(3 << 20), "x ".repeat(3 << 20)), (2, "Create".to_owned(), "x".to_owned())]
+    {
+        let answered = |attempt: Value| with(attempt, &json!({"raw_response": response}));
+        service
+            .accept(&[solved(log, &intent, &[answered(failed(1, "a", "e")), answered(passed(2, "b"))])])
+            .await;
+    }
+    for (parameters, count) in [("", 2), ("?completion=raw", 1), ("?format=raw", 2)] {
+        assert_eq!(rows(&service, &format!("{CORRECTIONS}{parameters}")).await.len(), count, "{parameters}");
+    }
+}
+
+#[tokio::test]
 async fn only_logs_that_succeeded_are_paired() {
     let service = Service::open().await;
     let chain = [failed(1, "a", "e"), passed(2, "b")];

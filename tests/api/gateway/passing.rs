@@ -99,7 +99,10 @@ async fn of_an_answer_for_which_there_is_no_memory_the_client_gets_all_and_the_r
     }
     let execute = json!({"mode": "execute", "user_text": "x", "model": "long"});
     let send = service.post("/v1/sends", &execute).await.expect(201);
-    assert_eq!(send["error"]["message"], "Gleaner has no memory left for the answer.");
+    assert_eq!(
+        send["error"]["message"],
+        "The answer is longer than 2 MiB, or there is no memory left for it."
+    );
     assert_eq!(send["error"]["kind"], "overloaded");
     let passed = call(&service, CHAT, &[], &with(chat("long", &["x"]), &stream)).await;
     assert!(passed.text().matches("Hello ").count() == 100_000 && passed.text().contains("finish_reason"));
@@ -109,10 +112,10 @@ async fn of_an_answer_for_which_there_is_no_memory_the_client_gets_all_and_the_r
         assert_eq!(send["error"]["kind"], "overloaded");
         send["error"]["message"].as_str().expect("a text").to_owned()
     };
-    assert_eq!(is_overloaded().await, "Gleaner has no memory left for the answer.");
+    assert_eq!(is_overloaded().await, "The answer is longer than 2 MiB, or there is no memory left for it.");
     let whole = call(&service, CHAT, &[], &chat("long", &["x"])).await;
     assert_eq!(whole.text().matches("Hello ").count(), 100_000);
-    assert_eq!(is_overloaded().await, "Gleaner has no memory left for the answer.");
+    assert_eq!(is_overloaded().await, "The answer is longer than 2 MiB, or there is no memory left for it.");
     let failed = call(&service, CHAT, &[], &chat("failing", &["at length"])).await;
     assert_eq!((failed.status.as_u16(), failed.text().matches("Overloaded").count()), (503, 50_000));
     asked.go_on.notify_one();

@@ -611,8 +611,8 @@ async fn the_probabilities_of_an_answers_tokens_take_no_room_and_what_else_is_to
     );
     call(&service, CHAT, &[], &asked("other")).await.expect(200);
     let send = sent(&service).await;
-    let expected = json!({"class": "unknown", "kind": "overloaded", "message": "Gleaner has no memory left for the answer.",
-        "label": "[error: unknown] Gleaner has no memory left for the answer."});
+    let expected = json!({"class": "unknown", "kind": "overloaded", "message": "The answer is longer than 2 MiB, or there is no memory left for it.",
+        "label": "[error: unknown] The answer is longer than 2 MiB, or there is no memory left for it."});
     assert_eq!(send["error"], expected);
 }
 
