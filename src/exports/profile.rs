@@ -242,11 +242,11 @@ impl Export {
             let mut query = self.next_page("")?;
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
-            let (mut count, mut waiting) = (0, None);
+            let (mut count, mut waiting, mut has_left_out) = (0, None, false);
             while let Some(row) = arriving.row(&mut page).await? {
-                if self.leaves_out(&row)? {
-                    count += 1;
-                    continue;
+                has_left_out = self.leaves_out(&row)?;
+                if has_left_out {
+                    break;
                 }
                 let long = rows::long(&row);
                 waiting = long.map(|bytes| bytes + counted).filter(|bytes| !memory.try_hold(*bytes));
@@ -264,7 +264,7 @@ impl Export {
                     memory.hold(counted).await?;
                 }
             }
-            if waiting.is_some() {
+            if waiting.is_some() || has_left_out {
                 arriving.end(&mut page, pool, process).await?;
             }
             drop(page);
@@ -275,7 +275,7 @@ impl Export {
                 memory.hold_late(bytes, STALL).await?;
                 continue;
             }
-            if count < PAGE || profile.rows >= MOST_SAMPLED {
+            if count < PAGE && !has_left_out || profile.rows >= MOST_SAMPLED {
                 break;
             }
         }

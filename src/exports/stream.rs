@@ -89,6 +89,8 @@ enum End {
     Long(usize),
     /// Where the reader had taken too long to read so far.
     Slow,
+    /// Behind a row that was left out. The connection keeps the room that it has taken for it until it is given back.
+    LeftOut,
 }
 
 impl Export {
@@ -164,8 +166,7 @@ impl Export {
             };
             let Some(row) = row else { break End::Last };
             if self.leaves_out(&row)? {
-                count += 1;
-                continue;
+                break End::LeftOut;
             }
             let long = rows::long(&row);
             if let Some(bytes) = long {
@@ -201,7 +202,7 @@ impl Export {
         }
         Ok(match end {
             End::Long(bytes) => Progress::Waiting(bytes),
-            End::Slow => Progress::More,
+            End::Slow | End::LeftOut => Progress::More,
             _ if count == PAGE => Progress::More,
             _ => Progress::Done,
         })

@@ -106,6 +106,8 @@ async fn a_row_whose_texts_are_too_long_together_is_left_out() {
     for (parameters, count) in [("", 2), ("?completion=raw", 1), ("?format=raw", 2)] {
         assert_eq!(rows(&service, &format!("{CORRECTIONS}{parameters}")).await.len(), count, "{parameters}");
     }
+    let profile = service.get(&format!("{CORRECTIONS}/profile?completion=raw")).await.expect(200);
+    assert_eq!(profile["profiled"], 1);
 }
 
 #[tokio::test]
