@@ -101,7 +101,8 @@ impl Table {
         let is_head = is_ruled || names.len() > 1 && !line.bytes().any(|byte| byte.is_ascii_lowercase());
         let mut places: Vec<_> = if is_ruled && !is_whole {
             // Each sign of a ruler is above a character, and may have several bytes.
-            let column = |at: usize| below[..at].chars().count();
+            let is_ascii = below.is_ascii();
+            let column = |at: usize| if is_ascii { at } else { below[..at].chars().count() };
             let ruled = apart(beginning(below, LONGEST_HEAD), " ").into_iter();
             ruled.map(|place| column(place.start)..column(place.end)).collect()
         } else {
