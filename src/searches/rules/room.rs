@@ -9,11 +9,11 @@ const MOST_OPEN: usize = 64;
 /// The maximum number of steps after a search that are considered.
 const MOST_STEPS: usize = 1_000;
 /// The maximum number of bytes of an agent's open searches with their steps, and of the steps of one search. A long
-/// turn of real work has a fifth of that.
-const MOST_BYTES: usize = 512 << 10;
+/// turn of real work has a tenth of that.
+const MOST_BYTES: usize = 1 << 20;
 /// The maximum number of bytes of the paths that one search has offered, which an agent's only open search may take as well.
 /// A file that the search offered after them counts as if it had not been.
-const MOST_OFFERED: usize = 128 << 10;
+const MOST_OFFERED: usize = 256 << 10;
 /// The number of bytes that a step or a path takes in memory besides its text, roughly.
 const OVERHEAD: usize = 128;
 
@@ -83,7 +83,7 @@ mod tests {
             terms: Terms::of("login button"),
             root: String::new(),
             at: Timestamp::now(),
-            offered: vec!["a".repeat(500); offered],
+            offered: vec!["a".repeat(4_096); offered],
             is_correction: false,
             hints: Vec::new(),
             steps: Vec::new(),
@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(open_after(66, 2, 40), (3..=66).collect::<Vec<_>>());
         assert_eq!(open_after(40, 0, 4_096).last(), Some(&40));
         assert!(open_after(40, 0, 4_096).len() < 40, "reads of long paths count for each search before");
-        assert_eq!(open_after(3, 500, 40), [3]);
-        assert_eq!(open_after(2, 1_000, 40), [2], "one stays open however large it is");
+        assert_eq!(open_after(3, 200, 40), [3]);
+        assert_eq!(open_after(2, 500, 40), [2], "one stays open however large it is");
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             |count: usize, length: usize| (0..count).map(move |number| format!("{number:0length$}"));
         assert!(first_offered(offered(500, 100)).into_iter().eq(offered(500, 100)));
         let first = first_offered(offered(500, 4 * 4_096));
-        assert_eq!(first, offered(7, 4 * 4_096).collect::<Vec<_>>());
+        assert_eq!(first, offered(15, 4 * 4_096).collect::<Vec<_>>());
     }
 
     #[test]

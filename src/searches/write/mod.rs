@@ -48,7 +48,7 @@ use crate::types::Timestamp;
 
 /// The number of threads whose open searches are in memory at the same time. Events about more of them take their turns in
 /// the same transaction, which locks all of them first, in the order of their ids.
-pub(super) const MOST_THREADS: usize = 16;
+pub(super) const MOST_THREADS: usize = 8;
 
 /// The number of bytes of paths and patterns that one unit of work takes. Each may follow all open searches of its agent.
 const MOST_TARGETS: usize = 128 << 10;

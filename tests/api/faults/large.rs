@@ -83,16 +83,14 @@ async fn long_rows_of_exports_for_slow_readers_take_bounded_memory_and_arrive() 
     for project in projects {
         let made = send(address, "default", "PUT", &format!("/v1/projects/{project}"), &json!({})).await;
         assert_eq!(made, Some(201));
-        for topic in ["t", "u"] {
-            pairs(address, project, topic, 8, &"x".repeat(2_000_000)).await;
-        }
+        pairs(address, project, "t", 8, &"x".repeat(2_000_000)).await;
     }
     for format in ["openai", "raw"] {
         let path = format!("/v1/exports/conversations?format={format}");
         let readers = projects.iter().flat_map(|project| [project; 3]);
         let read = join_all(readers.map(|project| read_slowly(address, project, &path))).await;
         for (is_whole, length) in read {
-            assert!(is_whole && length > 32_000_000, "{length} bytes");
+            assert!(is_whole && length > 16_000_000, "{length} bytes");
         }
         assert_bounded(&server, 256, format);
     }
