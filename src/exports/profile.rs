@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
-use super::reading::Arriving;
+use super::reading::{Arriving, end};
 use crate::db::process::Process;
 use crate::db::rows;
 use crate::error::Result;
@@ -265,7 +265,7 @@ impl Export {
                 }
             }
             if waiting.is_some() || has_left_out {
-                arriving.end(&mut page, pool, process).await?;
+                end(&mut page, pool, process).await?;
             }
             drop(page);
             connection.shrink_buffers();

@@ -52,21 +52,18 @@ impl Arriving {
             yield_now().await;
         }
     }
+}
 
-    /// Ends the statement of a process of which no further rows are wanted. Its connection can be used again, and its place given
-    /// back, when the statement has ended. Postgres sends a row to its end that it has begun to send, so that this takes as much
-    /// memory as a row that is wanted.
-    pub(super) async fn end(
-        &self,
-        rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
-        db: &PgPool,
-        process: Process,
-    ) -> sqlx::Result<()> {
-        process.cancel(db, Duration::ZERO).await?;
-        let _place = self.places.take(&self.project, 1).await;
-        while let Ok(Some(_)) = rows.try_next().await {}
-        Ok(())
-    }
+/// Ends the statement of a process of which no further rows are wanted. Its connection can be used again, and its place given
+/// back, when the statement has ended.
+pub(super) async fn end(
+    rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+    db: &PgPool,
+    process: Process,
+) -> sqlx::Result<()> {
+    process.cancel(db, Duration::ZERO).await?;
+    while let Ok(Some(_)) = rows.try_next().await {}
+    Ok(())
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ use tokio::sync::mpsc;
 
 use super::export::{Export, PAGE};
 use super::reader::{CHUNK, Reader, Turns};
-use super::reading::Arriving;
+use super::reading::{self, Arriving};
 use crate::db::process::Process;
 use crate::db::rows;
 use crate::http::memory::Memory;
@@ -190,7 +190,7 @@ impl Export {
         };
         if end != End::Last {
             reader.pause();
-            arriving.end(&mut rows, db, process).await?;
+            reading::end(&mut rows, db, process).await?;
         }
         if end == End::Gone {
             return Ok(Progress::Abandoned);

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 pub const LINES: &[&str] = &["application/x-ndjson", "application/jsonl", "application/octet-stream"];
 
 /// The maximum number of bytes of each part of a line that is written for itself, and of the rest of the line.
-const LONGEST_PART: usize = 8 << 20;
+pub const LONGEST_PART: usize = 8 << 20;
 
 /// The members of a line whose elements are written for themselves: the attempts of a log, and the pieces of a file.
 const PARTS: [&str; 2] = ["iterations", "chunks"];

@@ -12,6 +12,7 @@ use super::{
     COMPARISON, CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions,
     push_min_rating,
 };
+use crate::exports::export::LONGEST_ROW;
 use crate::exports::format::{Example, Shape};
 use crate::exports::groups::Comparison;
 use crate::exports::params::Common;
@@ -296,6 +297,22 @@ impl CorrectionPairs {
         self.completion == Some(CompletionOf::Raw)
     }
 
+    /// Adds the condition that the texts of a row, which are of three records, are not too long together. The programs of steps are
+    /// limited where they are stored.
+    fn push_length(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
+        if shape == Shape::Steps {
+            return;
+        }
+        let sent = (self.prompt == Some(PromptOf::Sent)).then_some("b.prompt_text");
+        let programs = if self.is_raw() { [""; 2] } else { [WRONG, RIGHT] };
+        let responses = if self.is_raw() || common.with_metadata() { RESPONSES } else { [""; 2] };
+        query.push(" and octet_length(g.user_intent)");
+        for text in programs.into_iter().chain(responses).chain(sent).filter(|text| !text.is_empty()) {
+            query.push(format_args!(" + coalesce(octet_length({text}), 0)"));
+        }
+        query.push(format_args!(" <= {LONGEST_ROW}"));
+    }
+
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(match (shape, self.pairing.unwrap_or_default()) {
             (Shape::Steps, _) => " and p.kind = 'steps'",
@@ -316,6 +333,7 @@ impl CorrectionPairs {
         if self.is_raw() {
             query.push(" and has_text(b.raw_response) and has_text(f.raw_response)");
         }
+        self.push_length(query, common, shape);
         let others = match shape {
             Shape::Steps => "] || array(select split_hash('program', a.extracted_dsl) from attempts a where a.project = $1
                 and a.generation_id = p.generation_id and a.extracted_dsl is not null)::bigint[] || array[null::bigint".to_owned(),

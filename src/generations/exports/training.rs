@@ -22,6 +22,7 @@ use crate::exports::text::{QuestionAndAnswer, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::generations::Rating;
 use crate::http::Checks;
+use crate::http::line::LONGEST_PART;
 use crate::types::{FreeForm, Timestamp};
 
 /// The parameters of training pairs.
@@ -202,6 +203,10 @@ impl TrainingPairs {
 
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(format_args!(" and has_text(g.user_intent) and has_text({PROGRAM})"));
+        // A row may have the texts of an attempt besides, which are a part of a line.
+        query.push(format_args!(
+            " and octet_length(g.user_intent) + octet_length({PROGRAM}) <= {LONGEST_PART}"
+        ));
         query.push(" and g.success and (g.rating is distinct from 'poor' or g.corrected_dsl is not null)");
         push_log_conditions(query, self.domain_name.as_deref(), self.model_used.as_deref());
         push_min_rating(query, self.min_rating);
