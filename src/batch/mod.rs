@@ -127,7 +127,8 @@ impl Rejected {
 /// a `line_id`, which is any UUID and makes it safe to send the line again. Later lines may refer to earlier ones,
 /// and events of one record take effect in line order. A batch has at most 20,000 lines and 64 MiB. The attempts of its finished
 /// logs and the pieces of its files are at most 200,000 together: the line with more, and those after it, are rejected. Each attempt
-/// and each piece, and the rest of a line, has at most 8 MiB, and a line that finalizes, amends or reviews a record 2 MiB. A line of a send with `visible` or `reask_of` needs the scope `read`, too.
+/// and each piece, and the rest of a line, has at most 8 MiB, and a line that finalizes, amends or reviews a record has 2 MiB. A
+/// line of a send with `visible` or `reask_of` needs the scope `read`, too.
 #[utoipa::path(post, path = "/v1/events", tag = "batch",
     request_body(content(
         (String = "application/x-ndjson", example = json!(EXAMPLE)),

@@ -189,3 +189,16 @@ fn nothing(arguments: &JsonObject) -> CallToolResult {
     });
     success(NO_SESSION.to_owned(), body)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_stored_and_not_shown_is_no_failure() {
+        let of = |status: u16| {
+            result(&Response::builder().status(status).body(Bytes::new()).expect("a response")).is_error
+        };
+        assert_eq!([200, 201, 204, 500].map(of), [false, false, false, true].map(Some));
+    }
+}

@@ -109,6 +109,8 @@ impl Pauses {
 mod tests {
     use std::sync::{Mutex, mpsc};
 
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[tokio::test]
@@ -136,6 +138,19 @@ mod tests {
         for work in works {
             work.await.expect("ends");
         }
+    }
+
+    #[tokio::test]
+    async fn a_project_does_one_short_piece_of_work_at_a_time_and_pauses_after_a_millisecond() {
+        let [busy, other]: [Arc<str>; 2] = ["busy with short work", "other with short work"].map(Into::into);
+        let mut long = Box::pin(in_turn(&busy, TINY, || std::thread::sleep(2 * TURN)));
+        assert!((&mut long).now_or_never().is_none(), "it lets others work");
+        let mut next = Box::pin(in_turn(&busy, TINY, || "next"));
+        assert!((&mut next).now_or_never().is_none());
+        assert_eq!(in_turn(&other, TINY, || "other").now_or_never(), Some("other"));
+        assert_eq!(in_turn(&busy, TINY - 1, || "tiny").now_or_never(), Some("tiny"));
+        long.await;
+        assert_eq!(next.await, "next");
     }
 
     #[tokio::test]

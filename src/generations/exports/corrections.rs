@@ -139,6 +139,9 @@ const RIGHT: &str = "coalesce(f.extracted_dsl, g.corrected_dsl, g.final_valid_ds
 /// The SQL of the responses of a row's two attempts.
 const RESPONSES: [&str; 2] = ["b.raw_response", "f.raw_response"];
 
+/// The names of their columns, unless they are the texts of the row themselves.
+const RESPONSE_NAMES: [&str; 2] = ["bad_raw_response", "fixed_raw_response"];
+
 /// The right program of a row, as an answer.
 const ANSWER: Text<'_> = Text { kind: "program", sql: RIGHT };
 
@@ -189,25 +192,18 @@ impl Dataset for CorrectionPairs {
                 and a.generation_id = p.generation_id and a.passed is not null and has_text(a.extracted_dsl)) as passed"
                 .to_owned()
         } else {
-            let [wrong, right] = if self.is_raw() { RESPONSES } else { [WRONG, RIGHT] };
-            format!(
-                ", {wrong} as wrong_text, {right} as right_text, coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
-                case when p.is_review then g.review_note else b.error_message end as error_message"
-            )
+            ", coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
+            case when p.is_review then g.review_note else b.error_message end as error_message"
+                .to_owned()
         };
         columns.push_str(&texts);
-        if self.prompt == Some(PromptOf::Sent) {
-            columns.push_str(", b.prompt_text");
+        for (sql, name) in self.texts(common, shape) {
+            columns.extend([", ", sql, " as ", name]);
         }
         if common.with_metadata() {
             columns.push_str(
                 ", g.domain_name, g.model_used, g.session_id, g.cbu_id, g.instance_id, g.created_at, g.metadata",
             );
-            // Responses may be long, and are read once.
-            if !self.is_raw() {
-                let [bad, fixed] = RESPONSES;
-                columns.extend([", ", bad, " as bad_raw_response, ", fixed, " as fixed_raw_response"]);
-            }
         }
         columns
     }
@@ -228,6 +224,7 @@ impl Dataset for CorrectionPairs {
         let task = row.try_get("user_intent")?;
         let error_stage: Option<&str> = row.try_get("error_stage")?;
         let fixed_attempt = row.try_get("fixed_attempt")?;
+        let [bad, fixed] = if self.is_raw() { ["wrong_text", "right_text"] } else { RESPONSE_NAMES };
         let metadata = common.with_metadata().then(|| -> sqlx::Result<_> {
             Ok(Metadata {
                 generation_id: key.record_id,
@@ -241,16 +238,8 @@ impl Dataset for CorrectionPairs {
                 error_stage,
                 bad_attempt: (key.row > 0).then_some(key.row),
                 fixed_attempt,
-                bad_raw_response: row.try_get(if self.is_raw() {
-                    "wrong_text"
-                } else {
-                    "bad_raw_response"
-                })?,
-                fixed_raw_response: row.try_get(if self.is_raw() {
-                    "right_text"
-                } else {
-                    "fixed_raw_response"
-                })?,
+                bad_raw_response: row.try_get(bad)?,
+                fixed_raw_response: row.try_get(fixed)?,
                 metadata: row.try_get::<FreeForm, _>("metadata")?.as_str().to_owned(),
             })
         });
@@ -297,18 +286,29 @@ impl CorrectionPairs {
         self.completion == Some(CompletionOf::Raw)
     }
 
+    /// Returns the SQL of the texts of attempts in a row, each with the name of its column. They may be long, so that none is read
+    /// twice. The programs of steps are in an array.
+    fn texts(&self, common: &Common, shape: Shape) -> Vec<(&'static str, &'static str)> {
+        let [wrong, right] = if self.is_raw() { RESPONSES } else { [WRONG, RIGHT] };
+        let mut texts = Vec::new();
+        if shape != Shape::Steps {
+            texts.extend([(wrong, "wrong_text"), (right, "right_text")]);
+        }
+        if self.prompt == Some(PromptOf::Sent) {
+            texts.push(("b.prompt_text", "prompt_text"));
+        }
+        if common.with_metadata() && !self.is_raw() {
+            texts.extend(RESPONSES.into_iter().zip(RESPONSE_NAMES));
+        }
+        texts
+    }
+
     /// Adds the condition that the texts of a row, which are of three records, are not too long together. The programs of steps are
     /// limited where they are stored.
     fn push_length(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
-        if shape == Shape::Steps {
-            return;
-        }
-        let sent = (self.prompt == Some(PromptOf::Sent)).then_some("b.prompt_text");
-        let programs = if self.is_raw() { [""; 2] } else { [WRONG, RIGHT] };
-        let responses = if self.is_raw() || common.with_metadata() { RESPONSES } else { [""; 2] };
         query.push(" and octet_length(g.user_intent)");
-        for text in programs.into_iter().chain(responses).chain(sent).filter(|text| !text.is_empty()) {
-            query.push(format_args!(" + coalesce(octet_length({text}), 0)"));
+        for (sql, _) in self.texts(common, shape) {
+            query.push(format_args!(" + coalesce(octet_length({sql}), 0)"));
         }
         query.push(format_args!(" <= {LONGEST_ROW}"));
     }

@@ -106,8 +106,34 @@ async fn a_row_whose_texts_are_too_long_together_is_left_out() {
     for (parameters, count) in [("", 2), ("?completion=raw", 1), ("?format=raw", 2)] {
         assert_eq!(rows(&service, &format!("{CORRECTIONS}{parameters}")).await.len(), count, "{parameters}");
     }
-    let profile = service.get(&format!("{CORRECTIONS}/profile?completion=raw")).await.expect(200);
-    assert_eq!(profile["profiled"], 1);
+}
+
+#[tokio::test]
+async fn steps_that_are_too_long_with_their_intent_are_left_out_and_what_follows_is_not() {
+    let service = Service::open().await;
+    let long = "x ".repeat(11 << 18);
+    let chain = [failed(1, &format!("a {long}"), "e"), passed(2, &format!("b {long}"))];
+    service.accept(&[solved(1, &"y ".repeat(3 << 20), &chain)]).await;
+    service.accept(&[solved(2, "Create", &[failed(1, "a", "e"), passed(2, "b")])]).await;
+    let steps = rows(&service, &format!("{CORRECTIONS}?format=trl-stepwise")).await;
+    assert_eq!(steps.iter().map(|row| &row["prompt"]).collect::<Vec<_>>(), ["Create"]);
+    let profile = service.get(&format!("{CORRECTIONS}/profile?format=trl-stepwise")).await.expect(200);
+    assert_eq!((&profile["rows"], &profile["profiled"]), (&json!(2), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_training_pair_has_at_most_eight_mebibytes() {
+    let service = Service::open().await;
+    for (log, bytes) in [(1, 7 << 20), (2, 6 << 20)] {
+        let id = Uuid::from_u128(log);
+        let program = "x".repeat(3 << 19);
+        let start =
+            json!({"event": "generation", "id": id, "user_intent": "y".repeat(bytes), "domain_name": "d"});
+        let outcome = json!({"event": "generation_outcome", "generation_id": id, "success": true, "final_valid_dsl": program});
+        service.accept(&[start, outcome]).await;
+    }
+    let pairs = rows(&service, TRAINING).await;
+    assert_eq!(pairs.len(), 1);
 }
 
 #[tokio::test]
