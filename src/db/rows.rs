@@ -18,29 +18,31 @@ const LONG: usize = 64 << 10;
 /// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
 const MOST_OF_RECORDS: usize = 16 << 20;
 
-/// Returns how many bytes the values of a row have.
+/// Returns how many bytes the values of the first columns of a row have.
 #[must_use]
-pub fn length(row: &PgRow) -> usize {
-    values(row).map(|(_, bytes)| bytes.len()).sum()
+pub fn length(row: &PgRow, columns: usize) -> usize {
+    values(row, columns).map(|(_, bytes)| bytes.len()).sum()
 }
 
 /// Returns about how many bytes the values of a row have when they are written as JSON.
 #[must_use]
 pub fn size(row: &PgRow) -> usize {
-    values(row).map(|(is_json, bytes)| bytes.len() + if is_json { 0 } else { escapes(bytes) }).sum()
+    values(row, row.len())
+        .map(|(is_json, bytes)| bytes.len() + if is_json { 0 } else { escapes(bytes) })
+        .sum()
 }
 
 /// Returns for how many bytes memory has to be held for a row that is written as JSON, if it is so long that it needs memory of its
 /// own: for twice as many as it has, because the connection keeps the room that it has taken for the row, and for those that it has
 /// as JSON. Memory is held for twice as many as one says.
 pub fn long(row: &PgRow) -> Option<usize> {
-    let length = length(row);
+    let length = length(row, row.len());
     (length > LONG).then(|| length + size(row) / 2)
 }
 
-/// Returns the values of a row, each with whether it is JSON already.
-fn values(row: &PgRow) -> impl Iterator<Item = (bool, &[u8])> {
-    (0..row.len()).filter_map(|column| {
+/// Returns the values of the first columns of a row, each with whether it is JSON already.
+fn values(row: &PgRow, columns: usize) -> impl Iterator<Item = (bool, &[u8])> {
+    (0..columns).filter_map(|column| {
         let value = row.try_get_raw(column).ok()?;
         let is_json = matches!(value.type_info().name(), "JSON" | "JSONB");
         Some((is_json, value.as_bytes().ok()?))

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::export::{Export, PAGE};
 use super::format::{Example, Format};
 use super::params::Include;
-use super::reading::{Arriving, end};
+use super::reading::Arriving;
 use crate::db::process::Process;
 use crate::db::rows;
 use crate::error::Result;
@@ -243,8 +243,10 @@ impl Export {
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
             let (mut count, mut waiting, mut has_left_out) = (0, None, false);
-            while let Some(row) = arriving.row(&mut page).await? {
-                has_left_out = self.leaves_out(&row)?;
+            let mut place = None;
+            while let Some((row, taken)) = arriving.row(&mut page).await? {
+                place = taken;
+                has_left_out = self.leaves_out(&row, 0)?;
                 if has_left_out {
                     break;
                 }
@@ -253,6 +255,7 @@ impl Export {
                 if waiting.is_some() {
                     break;
                 }
+                place = None;
                 self.write(&row, &mut line, Some(&mut profile))?;
                 drop(row);
                 profile.measure(line.len());
@@ -265,7 +268,7 @@ impl Export {
                 }
             }
             if waiting.is_some() || has_left_out {
-                end(&mut page, pool, process).await?;
+                arriving.end(place, &mut page, pool, process).await?;
             }
             drop(page);
             connection.shrink_buffers();

@@ -10,13 +10,13 @@ use tokio::task::yield_now;
 
 use crate::db::process::Process;
 use crate::db::silence::unless_silent;
-use crate::sharing::Shares;
+use crate::sharing::{Place, Shares};
 
 /// The time after which an export that waits for a row lets another one wait in its place, if nothing comes meanwhile. A row that
 /// has begun to come takes memory until it is there.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// Makes the places of exports that wait for a row: one for each project, and two in all.
+/// Makes the places of exports that wait for a row, or have one for which they hold no memory: one for each project, and two in all.
 pub(super) fn arrivals() -> Shares {
     Shares::with_total(1, 2)
 }
@@ -34,36 +34,43 @@ impl Arriving {
     }
 
     /// Waits for a row. How long it is is only known when it has come, so few exports wait at the same time, and those for whom
-    /// none comes let others wait in turn.
+    /// none comes let others wait in turn. The place is returned with the row, to be given back when memory is held for it.
     pub(super) async fn row(
         &self,
         rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
-    ) -> sqlx::Result<Option<PgRow>> {
+    ) -> sqlx::Result<Option<(PgRow, Option<Place>)>> {
         if let Some(row) = rows.try_next().now_or_never() {
-            return row;
+            return Ok(row?.map(|row| (row, None)));
         }
         loop {
             let place = self.places.take(&self.project, 1).await;
             if let Some(row) = unless_silent(SLICE, rows.try_next()).await {
-                return row;
+                return Ok(row?.map(|row| (row, Some(place))));
             }
             drop(place);
             // Whoever waits for the place takes it now.
             yield_now().await;
         }
     }
-}
 
-/// Ends the statement of a process of which no further rows are wanted. Its connection can be used again, and its place given
-/// back, when the statement has ended.
-pub(super) async fn end(
-    rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
-    db: &PgPool,
-    process: Process,
-) -> sqlx::Result<()> {
-    process.cancel(db, Duration::ZERO).await?;
-    while let Ok(Some(_)) = rows.try_next().await {}
-    Ok(())
+    /// Ends the statement of a process of which no further rows are wanted. Its connection can be used again when the statement has
+    /// ended. The connection has the room of the last row, and takes as much for the one that Postgres has begun to send: the place of
+    /// the last row is kept, or one is taken.
+    pub(super) async fn end(
+        &self,
+        place: Option<Place>,
+        rows: &mut (impl Stream<Item = sqlx::Result<PgRow>> + Unpin),
+        db: &PgPool,
+        process: Process,
+    ) -> sqlx::Result<()> {
+        process.cancel(db, Duration::ZERO).await?;
+        let _place = match place {
+            Some(place) => place,
+            None => self.places.take(&self.project, 1).await,
+        };
+        while let Ok(Some(_)) = rows.try_next().await {}
+        Ok(())
+    }
 }
 
 #[cfg(test)]

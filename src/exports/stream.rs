@@ -61,7 +61,7 @@ use tokio::sync::mpsc;
 
 use super::export::{Export, PAGE};
 use super::reader::{CHUNK, Reader, Turns};
-use super::reading::{self, Arriving};
+use super::reading::Arriving;
 use crate::db::process::Process;
 use crate::db::rows;
 use crate::http::memory::Memory;
@@ -158,14 +158,16 @@ impl Export {
         let until = reader.waited() + patience;
         let out = reader.out.clone();
         let mut gone = pin!(out.closed());
+        let mut place = None;
         let end = loop {
             let row = tokio::select! {
                 biased;
                 row = arriving.row(&mut rows) => row?,
                 () = &mut gone => break End::Gone,
             };
-            let Some(row) = row else { break End::Last };
-            if self.leaves_out(&row)? {
+            let Some((row, taken)) = row else { break End::Last };
+            place = taken;
+            if self.leaves_out(&row, 0)? {
                 break End::LeftOut;
             }
             let long = rows::long(&row);
@@ -175,22 +177,24 @@ impl Export {
                 }
                 chunk.reserve_exact(rows::size(&row));
             }
+            place = None;
             self.write(&row, &mut chunk, None)?;
             drop(row);
             count += 1;
             if chunk.len() >= CHUNK && !reader.take(&mut chunk).await {
                 break End::Gone;
             }
-            if long.is_some() {
-                memory.give_back();
-            }
             if reader.waited() > until {
                 break End::Slow;
+            }
+            if long.is_some() {
+                memory.give_back();
             }
         };
         if end != End::Last {
             reader.pause();
-            reading::end(&mut rows, db, process).await?;
+            arriving.end(place, &mut rows, db, process).await?;
+            memory.give_back();
         }
         if end == End::Gone {
             return Ok(Progress::Abandoned);

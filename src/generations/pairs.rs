@@ -11,8 +11,9 @@ use crate::exports::progress;
 /// teaches. `step` has the attempts with a program. Two programs that differ in white space only teach nothing, and a
 /// program that a reviewer found poor is never the one to learn. Programs may be long, so each is hashed once, and the
 /// hashes are compared. The attempts of logs are not joined with each other, because without statistics Postgres would compare
-/// each with each. The steps of a log whose programs have more than 16 MiB as JSON are no row, which would be as
-/// long. Of a log with very many attempts, the last thousand teach, because others wait while the pairs are written.
+/// each with each. Of a log with very many attempts, the last thousand teach, and those of them after which there are less than
+/// 8 MiB of programs, because others wait while the pairs are written. The steps of a log are a row if all of them teach, and have at
+/// most 16 MiB as JSON.
 pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         with log as (
@@ -34,10 +35,12 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
                 md5(a.extracted_dsl) as program, bare_hash(a.extracted_dsl) as bare
             from taught g
             cross join lateral (
-                select a.* from attempts a
-                where a.project = $1 and a.generation_id = g.id and has_text(a.extracted_dsl)
+                select a.*, sum(octet_length(a.extracted_dsl)) over (order by a.attempt desc) - octet_length(a.extracted_dsl) as later
+                from attempts a
+                where a.project = $1 and a.generation_id = g.id and a.extracted_dsl is not null
                 order by a.attempt desc limit 1000
             ) a
+            where case when a.later < 8388608 then has_text(a.extracted_dsl) end
         ),
         step as (
             select attempt.*,
@@ -96,7 +99,9 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             md5(intent || string_agg(program || passed::text, ',' order by attempt))::uuid
         from step where passed is not null and rating is distinct from 'poor' and corrected is null
         group by id, completed_at, intent
-        having bool_or(not passed) and sum(bytes) <= 16777216";
+        having bool_or(not passed) and sum(bytes) <= 16777216
+            and not exists (select from attempts a where a.project = $1 and a.generation_id = step.id
+                and a.attempt < min(step.attempt) and a.passed is not null and has_text(a.extracted_dsl))";
     if !logs.is_empty() {
         sqlx::query(SQL).bind(project).bind(logs).execute(connection).await?;
     }

@@ -291,7 +291,11 @@ impl Event {
     pub fn redact(&mut self, redaction: &mut Redaction<'_>) {
         match &mut self.action {
             Action::Start(start) => start.redact(redaction),
-            Action::Replace(code) => code.chunks.iter_mut().for_each(|(_, start)| start.redact(redaction)),
+            Action::Replace(code) => {
+                let pieces = code.chunks.iter_mut().map(|(_, start)| &mut start.new.content);
+                redaction.together(&mut pieces.collect::<Vec<_>>());
+                code.chunks.iter_mut().for_each(|(_, start)| start.redact(redaction));
+            }
             Action::Change(change) => change.change.texts(redaction),
             Action::Ask(ask) => {
                 ask.session.group_name(redaction);

@@ -43,7 +43,7 @@ use crate::privacy::redact::{GroupName as _, Redaction, Texts as _};
 use crate::types::{OptionalName, Timestamp};
 use associations::Association;
 use hints::Hint;
-use limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS};
+use limits::{MOST_OF_RESULTS, MOST_PATH, MOST_QUERY, MOST_RESULTS};
 
 /// A search and its outcome.
 #[derive(Debug, Serialize, ToSchema, sqlx::FromRow)]
@@ -163,7 +163,7 @@ pub struct NewSearch {
     #[schema(minimum = 0)]
     pub result_count: Option<i32>,
     /// The results of the search. A file listed here counts half if the agent reads it, and is not returned as a
-    /// hint. A file after the first 256 KiB of paths counts whole.
+    /// hint. Their paths, as seen from `root`, have at most 128 KiB together.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 500)]
     pub results: Vec<SearchResult>,
@@ -208,6 +208,8 @@ impl Check for NewSearch {
         checks.text("query", &self.query, MOST_QUERY);
         checks.count("result_count", self.result_count);
         checks.require(self.results.len() <= MOST_RESULTS, "results", "has more than 500 results");
+        let bytes: usize = self.offered().map(|path| path.len()).sum();
+        checks.require(bytes <= MOST_OF_RESULTS, "results", "has paths of more than 128 KiB together");
         for (index, result) in self.results.iter().enumerate() {
             checks.text(&format!("results/{index}/path"), &result.path, MOST_PATH);
         }

@@ -153,6 +153,17 @@ mod tests {
         assert_eq!(next.await, "next");
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn beside_work_in_place_another_thread_does_the_other_tasks() {
+        let work = async {
+            let (sender, receiver) = mpsc::channel();
+            let other = tokio::spawn(async move { sender.send("other") });
+            let told = in_place(|| receiver.recv_timeout(Duration::from_mins(1)));
+            (told, other.await.expect("ends"))
+        };
+        assert_eq!(tokio::spawn(work).await.expect("ends"), (Ok("other"), Ok(())));
+    }
+
     #[tokio::test]
     async fn a_project_has_eight_threads_and_another_still_finds_one() {
         let [greedy, modest]: [Arc<str>; 2] = ["greedy".into(), "modest".into()];

@@ -6,11 +6,10 @@ use std::io::{self, BufWriter};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use sha2::{Digest, Sha256};
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::block_in_place;
 use uuid::Uuid;
 
 use super::value;
+use crate::sharing::in_place;
 
 /// Tells serde to leave a field out of the request hash, for use with `skip_serializing_if`. Fields that name
 /// the record are left out this way and still appear in the OpenAPI document.
@@ -62,11 +61,7 @@ const LONG: usize = 64 << 10;
 
 /// Runs work on so many bytes. If it takes long, the other tasks of this thread are served by another one meanwhile.
 fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    let threads = Handle::try_current().map(|handle| handle.runtime_flavor());
-    if bytes > LONG && threads.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread) {
-        return block_in_place(work);
-    }
-    work()
+    if bytes > LONG { in_place(work) } else { work() }
 }
 
 /// Derives an id from content: the same parts always give the same id. It names a record whose client sent

@@ -13,10 +13,6 @@ const MOST: usize = 6_000;
 const MOST_OF_LINES: usize = 2_000;
 /// The maximum depth at which definitions are found.
 const DEPTH: usize = 64;
-/// The maximum number of characters of a private key, which is not divided.
-const LONGEST_KEY: usize = 16_000;
-/// The maximum number of lines in a row that are not divided from what they are continued by.
-const MOST_CONTINUED: usize = 8;
 /// The longest name of a symbol.
 const LONGEST_SYMBOL: usize = 200;
 
@@ -196,23 +192,13 @@ fn first_member(language: Language, node: Node<'_>) -> Option<Node<'_>> {
 fn lines(symbol: Option<&str>, text: &str, most: usize) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     let (mut piece, mut size) = (String::new(), 0);
-    // The number of characters of the private key that a line continues.
-    let mut key: Option<usize> = None;
     for line in text.split_inclusive('\n') {
         let length = line.chars().count();
         let is_break = line.trim().is_empty() && size > most / 2;
-        // Redaction recognizes a whole key, but not its parts.
-        if size > 0 && key.is_none() && (size + length > most || is_break) {
-            let end = end_of_statement(&piece);
-            let continued = piece[end..].chars().count();
-            let rest = if continued + length > most { String::new() } else { piece.split_off(end) };
-            size = rest.chars().count();
-            chunks.push(std::mem::replace(&mut piece, rest));
+        if size > 0 && (size + length > most || is_break) {
+            chunks.push(std::mem::take(&mut piece));
+            size = 0;
         }
-        if line.contains("PRIVATE KEY") && line.contains("-----") {
-            key = line.contains("BEGIN").then_some(0);
-        }
-        key = key.map(|known| known + length).filter(|known| *known < LONGEST_KEY);
         // People rarely read or write a line that is longer than a piece.
         let end = line.char_indices().nth(most).map_or(line.len(), |(end, _)| end);
         piece.push_str(beginning(line, end));
@@ -225,20 +211,6 @@ fn lines(symbol: Option<&str>, text: &str, most: usize) -> Vec<Chunk> {
     chunks.into_iter().filter(has_words).map(chunk).collect()
 }
 
-/// Returns where the last lines of a piece begin that the next line continues, such as the name of a setting whose value is
-/// on the next line, or the head of a table. Redaction recognizes such a secret only beside its name. If there is no other
-/// line, or if they are many, it is the end of the piece.
-fn end_of_statement(piece: &str) -> usize {
-    let mut end = piece.len();
-    for line in piece.split_inclusive('\n').rev().take(MOST_CONTINUED) {
-        if !line.trim_end().ends_with([':', '=', '(', '[', '{', ',', '|', '\\']) {
-            return end;
-        }
-        end -= line.len();
-    }
-    piece.len()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -247,43 +219,6 @@ mod tests {
 
     fn symbols(path: &str, text: &str) -> Vec<String> {
         chunks(Path::new(path), text).into_iter().map(|chunk| chunk.symbol.unwrap_or_default()).collect()
-    }
-
-    #[test]
-    fn a_private_key_is_in_one_piece() {
-        let line = |number: usize| format!("{number:A>64}\n");
-        let key: String = (0..50).map(line).collect();
-        let kind = "RSA PRIVATE KEY";
-        let key = format!("-----BEGIN {kind}-----\n{key}-----END {kind}-----\n");
-        let before = "Some words before it.\n".repeat(80);
-        let found = chunks(Path::new("setup.md"), &format!("{before}\n{key}\nAnd after it.\n"));
-        assert!(found.iter().any(|chunk| chunk.content.contains(key.trim_end())), "{found:?}");
-        assert!(found.iter().all(|chunk| chunk.content.len() < 2 * MOST));
-        let endless = key.replace("END", "").repeat(9);
-        assert!(chunks(Path::new("a.txt"), &endless).len() > 1);
-    }
-
-    #[test]
-    fn a_value_is_in_the_piece_of_its_name() {
-        for (before, name, value) in [
-            (
-                "A line of forty characters of any text.\n".repeat(49),
-                "{ \"api_key\":\n",
-                "    \"pZ9x2LqWz7\" }\n",
-            ),
-            (
-                "A line of forty characters of any text.\n".repeat(49),
-                "| user | password |\n|---|---|\n",
-                "| joe | wK7x |\n",
-            ),
-        ] {
-            for padding in 0..60 {
-                let text = format!("{before}{:A>padding$}\n{name}{value}", "");
-                let whole = format!("{name}{}", value.trim_end());
-                let found = chunks(Path::new("notes.md"), &text);
-                assert!(found.iter().any(|chunk| chunk.content.contains(&whole)), "{padding}: {found:?}");
-            }
-        }
     }
 
     #[test]

@@ -213,12 +213,12 @@ async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::R
     let (batches, to_encode) = queue();
     let (parts, to_keep) = mpsc::channel(PARTS_WAITING);
     let (collected, encoder) = encode::begin(building.file, &building.row_schema, parts.clone())?;
-    let (columns, texts) =
-        export.rows.texts().filter(|_| building.has_texts).map(columns).unwrap_or_default();
+    let added = export.rows.texts().filter(|_| building.has_texts).map(Added::of).unwrap_or_default();
+    let texts = added.texts.clone();
     let writing = write(export.rows.clone(), collected, texts, db.clone(), to_write, batches, parts);
     let (writing, encoding) = (tokio::spawn(writing), spawn_blocking(|| encode(encoder, to_encode)));
     let memory = Memory::of_project(&exports.bodies, &building.project.as_str().into());
-    let reading = Box::pin(read(export, &columns, exports.turns(&building.project), &memory, db, bunches));
+    let reading = Box::pin(read(export, &added, exports.turns(&building.project), &memory, db, bunches));
     let (writing, encoding) = (async { writing.await? }, async { encoding.await? });
     let keeping = keep(db, building, exports.largest_snapshot, to_keep);
     let made = async { tokio::try_join!(keeping, encoding, writing, reading) };
@@ -230,18 +230,29 @@ async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::R
     still_ours(building.complete(db, kept, dropped, &sha256).await?)
 }
 
-/// Returns the SQL of the columns that must be added for the question and the answer of a row, each after a comma, and
-/// the kinds of the two with the names of their columns.
-fn columns(texts: QuestionAndAnswer) -> (String, Vec<(&'static str, &'static str)>) {
-    let mut added = String::new();
-    let names = texts.into_iter().zip(TEXT_COLUMNS).map(|((text, column), own)| {
-        if column.is_none() {
-            added.extend([", ", text.sql, " as ", own]);
+/// Where the questions and answers of rows are. Those that no row has get columns of their own.
+#[derive(Default)]
+struct Added {
+    /// The SQL of the columns that are added, each after a comma.
+    sql: String,
+    /// The number of these columns.
+    count: usize,
+    /// The kinds of the texts, with the names of their columns.
+    texts: Vec<(&'static str, &'static str)>,
+}
+
+impl Added {
+    fn of(texts: QuestionAndAnswer) -> Self {
+        let mut added = Self::default();
+        for ((text, column), own) in texts.into_iter().zip(TEXT_COLUMNS) {
+            if column.is_none() {
+                added.sql.extend([", ", text.sql, " as ", own]);
+                added.count += 1;
+            }
+            added.texts.push((text.kind, column.unwrap_or(own)));
         }
-        (text.kind, column.unwrap_or(own))
-    });
-    let names = names.collect();
-    (added, names)
+        added
+    }
 }
 
 /// Ends the building if another builder has taken over, or the snapshot was deleted.
@@ -262,7 +273,7 @@ struct Bunch {
 impl Bunch {
     /// Adds a row to which so many bytes are added when it is written.
     fn push(&mut self, row: PgRow, key: RowKey, added: usize) {
-        self.bytes += added + rows::length(&row);
+        self.bytes += added + rows::length(&row, row.len());
         self.rows.push((row, key));
     }
 
@@ -276,21 +287,21 @@ impl Bunch {
 /// Reads the rows page by page. It ends early if nobody takes them.
 async fn read(
     mut export: Export,
-    columns: &str,
+    added: &Added,
     mut turns: Turns,
     memory: &Memory,
     db: &PgPool,
     bunches: Sender<Bunch>,
 ) -> anyhow::Result<()> {
-    let added = export.rows.common.system.as_ref().map_or(0, String::len);
+    let system = export.rows.common.system.as_ref().map_or(0, String::len);
     loop {
         turns.begin().await;
-        let mut query = export.next_page(columns)?;
+        let mut query = export.next_page(&added.sql)?;
         let (mut bunch, mut count) = (Bunch::default(), 0);
         let mut connection = db.acquire().await?;
         let mut rows = query.build().fetch(&mut *connection);
         while let Some(row) = rows.try_next().await? {
-            if export.leaves_out(&row)? {
+            if export.leaves_out(&row, added.count)? {
                 count += 1;
                 continue;
             }
@@ -298,7 +309,7 @@ async fn read(
             if let Some(bytes) = rows::long(&row) {
                 hold(bytes, memory, db).await?;
             }
-            bunch.push(row, key, added);
+            bunch.push(row, key, system);
             count += 1;
             if bunch.bytes >= BUNCH && !take(&mut bunch).send(&bunches).await {
                 return Ok(());

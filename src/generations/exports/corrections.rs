@@ -142,6 +142,9 @@ const RESPONSES: [&str; 2] = ["b.raw_response", "f.raw_response"];
 /// The names of their columns, unless they are the texts of the row themselves.
 const RESPONSE_NAMES: [&str; 2] = ["bad_raw_response", "fixed_raw_response"];
 
+/// The SQL of what was wrong with the wrong program.
+const MESSAGE: &str = "case when p.is_review then g.review_note else b.error_message end";
+
 /// The right program of a row, as an answer.
 const ANSWER: Text<'_> = Text { kind: "program", sql: RIGHT };
 
@@ -192,9 +195,7 @@ impl Dataset for CorrectionPairs {
                 and a.generation_id = p.generation_id and a.passed is not null and has_text(a.extracted_dsl)) as passed"
                 .to_owned()
         } else {
-            ", coalesce(f.passed, p.fixed_attempt is null) as fixed_passed,
-            case when p.is_review then g.review_note else b.error_message end as error_message"
-                .to_owned()
+            ", coalesce(f.passed, p.fixed_attempt is null) as fixed_passed".to_owned()
         };
         columns.push_str(&texts);
         for (sql, name) in self.texts(common, shape) {
@@ -212,8 +213,9 @@ impl Dataset for CorrectionPairs {
         if self.prompt == Some(PromptOf::Sent) { Told::Request } else { Told::Intent }
     }
 
-    fn texts(&self, _: Shape) -> Option<QuestionAndAnswer> {
-        Some([(INTENT, Some("user_intent")), (ANSWER, None)])
+    fn texts(&self, shape: Shape) -> Option<QuestionAndAnswer> {
+        let has_answer = shape != Shape::Steps && !self.is_raw();
+        Some([(INTENT, Some("user_intent")), (ANSWER, has_answer.then_some("right_text"))])
     }
 
     fn comparison(&self) -> Option<&'static Comparison> {
@@ -286,13 +288,13 @@ impl CorrectionPairs {
         self.completion == Some(CompletionOf::Raw)
     }
 
-    /// Returns the SQL of the texts of attempts in a row, each with the name of its column. They may be long, so that none is read
-    /// twice. The programs of steps are in an array.
+    /// Returns the SQL of the texts of attempts and reviews in a row, each with the name of its column. They may be long, so that none
+    /// is read twice. The programs of steps are in an array.
     fn texts(&self, common: &Common, shape: Shape) -> Vec<(&'static str, &'static str)> {
         let [wrong, right] = if self.is_raw() { RESPONSES } else { [WRONG, RIGHT] };
         let mut texts = Vec::new();
         if shape != Shape::Steps {
-            texts.extend([(wrong, "wrong_text"), (right, "right_text")]);
+            texts.extend([(wrong, "wrong_text"), (MESSAGE, "error_message"), (right, "right_text")]);
         }
         if self.prompt == Some(PromptOf::Sent) {
             texts.push(("b.prompt_text", "prompt_text"));
@@ -303,12 +305,15 @@ impl CorrectionPairs {
         texts
     }
 
-    /// Adds the condition that the texts of a row, which are of three records, are not too long together. The programs of steps are
-    /// limited where they are stored.
+    /// Adds the condition that what may be long in a row, which is of three records, is not too long together. The programs of steps
+    /// are limited where they are stored.
     fn push_length(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(" and octet_length(g.user_intent)");
         for (sql, _) in self.texts(common, shape) {
             query.push(format_args!(" + coalesce(octet_length({sql}), 0)"));
+        }
+        if common.with_metadata() {
+            query.push(" + octet_length(g.metadata::text)");
         }
         query.push(format_args!(" <= {LONGEST_ROW}"));
     }

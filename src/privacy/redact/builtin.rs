@@ -194,8 +194,8 @@ fn home_paths() -> String {
     )
 }
 
-/// Returns whether what looks like the address of a mailbox is none of an image at several scales, a unit of systemd, or a product of
-/// two matrices in Python.
+/// Returns whether what looks like the address of a mailbox is none of an image at several scales, a unit of systemd, a product of
+/// two matrices in Python, or a member of JSON with an annotation of OData.
 fn is_mailbox(text: &str) -> bool {
     const NO_DOMAINS: [&str; 19] = [
         "avif",
@@ -219,9 +219,12 @@ fn is_mailbox(text: &str) -> bool {
         "webp",
     ];
     const DOMAINS: [&str; 4] = ["com", "inc", "net", "org"];
+    const ANNOTATIONS: [&str; 5] =
+        ["message.extendedinfo", "microsoft.dynamics.", "odata.", "org.odata.", "redfish."];
     let domain = text.rsplit('@').next().unwrap_or_default().to_ascii_lowercase();
     let (first, last) = domain.rsplit_once('.').unwrap_or_default();
-    !NO_DOMAINS.contains(&last) && (first != "self" || DOMAINS.contains(&last))
+    let is_annotation = ANNOTATIONS.iter().any(|namespace| domain.starts_with(namespace));
+    !is_annotation && !NO_DOMAINS.contains(&last) && (first != "self" || DOMAINS.contains(&last))
 }
 
 /// Returns whether a text is an address of another machine. Of version 6, these are the ranges that are in use (IANA, "IPv6 Global

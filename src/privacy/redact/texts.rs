@@ -76,6 +76,9 @@ const MOST_LEVELS: usize = 8;
 /// The maximum number of bytes of a text in another one that is JSON, if both are to be read as JSON.
 pub(super) const LONGEST_INNER: usize = 1 << 20;
 
+/// The maximum number of bytes of pieces of a text that are read together.
+const MOST_TOGETHER: usize = 2 << 20;
+
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
@@ -139,6 +142,56 @@ impl<'a> Redaction<'a> {
         }
         let spans = self.redactor.spans(text, start, self.left());
         self.replaced(text, start, &spans, tags)
+    }
+
+    /// Applies the built-in rules to the pieces of a longer text, in order, as if it were not divided: a key may be in several of them,
+    /// and the head of a table in another one than its rows. The pieces are texts of their own besides.
+    pub fn together(&mut self, mut pieces: &mut [&mut String]) {
+        while !pieces.is_empty() {
+            let mut bytes = 0;
+            let few = pieces.iter().take_while(|piece| {
+                bytes += piece.len() + 1;
+                bytes <= MOST_TOGETHER
+            });
+            let (few, others) = pieces.split_at_mut(few.count().max(1));
+            if few.len() > 1 {
+                self.joined(few);
+            }
+            pieces = others;
+        }
+    }
+
+    fn joined(&mut self, pieces: &mut [&mut String]) {
+        let whole = pieces.iter().map(|piece| piece.as_str()).collect::<Vec<_>>().join("\n");
+        if let Some(bytes) = &mut self.counted {
+            *bytes += effort(&whole);
+            return;
+        }
+        if !self.redactor.may_match(&whole) {
+            return;
+        }
+        let mut spans = self.redactor.of_builtin(&whole);
+        spans.retain(|span| !self.redactor.is_replaced(&whole, span));
+        merge(&mut spans);
+        // Each piece makes room for what is replaced in it when it is shown by itself.
+        let room = whole.len() / 2;
+        self.room += room;
+        let mut start = 0;
+        for piece in pieces {
+            let end = start + piece.len();
+            let first = spans.partition_point(|span| span.end <= start);
+            let inside = spans[first..].iter().take_while(|span| span.start < end).map(|span| Span {
+                start: span.start.max(start) - start,
+                end: span.end.min(end) - start,
+                ..*span
+            });
+            let inside: Vec<_> = inside.collect();
+            if let Some(new) = self.replaced(piece, 0, &inside, self.redactor.tags.as_ref()) {
+                **piece = new;
+            }
+            start = end + 1;
+        }
+        self.room = self.room.saturating_sub(room);
     }
 
     /// Returns the name of a group without its private spans, or none if it has none. It is short, so that it is read to its

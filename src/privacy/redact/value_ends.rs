@@ -112,8 +112,9 @@ fn line(text: &str, at: usize) -> Option<usize> {
     let value = beginning(&text[at..], LONGEST).lines().next()?.trim_end();
     if let Some(mark) = before.chars().next_back().filter(|c| r#""'"#.contains(*c)) {
         let escapes = before.len() - 1 - before[..before.len() - 1].trim_end_matches('\\').len();
-        let length = closing(value, &before[before.len() - 1 - escapes..]);
-        return length.filter(|length| !value[..*length].contains([' ', '\t', mark]));
+        let value = &value[..closing(value, &before[before.len() - 1 - escapes..])?];
+        let length = line_end(value, escapes).unwrap_or(value.len());
+        return Some(length).filter(|length| !value[..*length].contains([' ', '\t', mark]));
     }
     let listed = before.trim();
     let is_listed = listed.is_empty()
@@ -122,6 +123,23 @@ fn line(text: &str, at: usize) -> Option<usize> {
         || COMMANDS.iter().any(|command| listed.ends_with(command));
     let is_alone = is_listed && value.len() < LONGEST && !value.contains(char::is_whitespace);
     is_alone.then(|| value.trim_end_matches([',', ';']).len())
+}
+
+/// Returns where the first line ends of what is between quotation marks with so many backslashes. The next line is none or has a name,
+/// because a password may also have a backslash.
+fn line_end(text: &str, escapes: usize) -> Option<usize> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let is_line = |text: &str| {
+        let behind = text.trim_start_matches(is_name);
+        text.is_empty()
+            || text.starts_with('\\')
+            || behind.len() < text.len() && behind.starts_with(['=', ':'])
+    };
+    let ends = text.match_indices(['n', 'r']).filter(|(at, _)| {
+        let backslashes = at - text[..*at].trim_end_matches('\\').len();
+        backslashes % (2 * escapes + 2) == escapes + 1
+    });
+    ends.filter(|(at, _)| is_line(&text[at + 1..])).map(|(at, _)| at - escapes - 1).next()
 }
 
 /// Returns the length of the characters with which a text begins that are neither blanks nor marks of strings and elements,

@@ -109,7 +109,7 @@ pub struct OpenSearch {
     pub root: String,
     /// When the search was made.
     pub at: Timestamp,
-    /// The [first paths](super::room::first_offered) in the result of the search, best first.
+    /// The paths in the result of the search, best first.
     pub offered: Vec<String>,
     /// Whether the search repeats another one because a person said that its result was not what they meant.
     pub is_correction: bool,

@@ -11,21 +11,8 @@ const MOST_STEPS: usize = 1_000;
 /// The maximum number of bytes of an agent's open searches with their steps, and of the steps of one search. A long
 /// turn of real work has a tenth of that.
 const MOST_BYTES: usize = 1 << 20;
-/// The maximum number of bytes of the paths that one search has offered, which an agent's only open search may take as well.
-/// A file that the search offered after them counts as if it had not been.
-const MOST_OFFERED: usize = 256 << 10;
 /// The number of bytes that a step or a path takes in memory besides its text, roughly.
 const OVERHEAD: usize = 128;
-
-/// Returns the first of the paths that a search has offered, as many as are remembered while it is open.
-pub fn first_offered(paths: impl Iterator<Item = String>) -> Vec<String> {
-    let mut bytes = 0;
-    let fitting = paths.take_while(|path| {
-        bytes += OVERHEAD + path.len();
-        bytes <= MOST_OFFERED
-    });
-    fitting.collect()
-}
 
 impl Step {
     fn size(&self) -> usize {
@@ -124,15 +111,6 @@ mod tests {
         assert!(open_after(40, 0, 4_096).len() < 40, "reads of long paths count for each search before");
         assert_eq!(open_after(3, 200, 40), [3]);
         assert_eq!(open_after(2, 500, 40), [2], "one stays open however large it is");
-    }
-
-    #[test]
-    fn of_long_results_the_first_are_remembered_and_of_short_ones_all() {
-        let offered =
-            |count: usize, length: usize| (0..count).map(move |number| format!("{number:0length$}"));
-        assert!(first_offered(offered(500, 100)).into_iter().eq(offered(500, 100)));
-        let first = first_offered(offered(500, 4 * 4_096));
-        assert_eq!(first, offered(15, 4 * 4_096).collect::<Vec<_>>());
     }
 
     #[test]

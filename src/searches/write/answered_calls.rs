@@ -10,13 +10,10 @@ use super::tool_calls::{ToolResult, ToolUse};
 use super::unit_of_work::UnitOfWork;
 use crate::agents::{Entry, PassageSource, SearchOutput, SearchTool, ToolAction};
 use crate::searches::SearchResult;
-use crate::searches::limits::{MOST_PATH, MOST_QUERY, MOST_RESULTS, cut};
+use crate::searches::limits::{MOST_OF_CALL, MOST_PATH, MOST_QUERY, cut, first_results};
 use crate::searches::rules::learner::{AgentThread, FallbackKind, SearchState, Step};
 use crate::searches::rules::names::Names;
 use crate::searches::rules::paths;
-
-/// The maximum number of bytes of the paths in the results of one search.
-const MOST_FOUND: usize = 64 << 10;
 
 /// A call with its result.
 pub(super) struct AnsweredCall<'a> {
@@ -39,15 +36,11 @@ impl AnsweredCall<'_> {
     /// Returns the first results of a search, as seen from `root`. Joined to the folder of the call, they may be much longer
     /// than in the output.
     fn results(&self, output: &SearchOutput, root: Option<&str>) -> Vec<SearchResult> {
-        let hits = output.hits.iter().take(MOST_RESULTS);
-        let results = hits
+        let results = output
+            .hits
+            .iter()
             .filter_map(|hit| self.path(&hit.path, root).map(|path| SearchResult { path, score: hit.score }));
-        let mut bytes = 0;
-        let fitting = results.take_while(|result| {
-            bytes += result.path.len();
-            bytes <= MOST_FOUND
-        });
-        fitting.collect()
+        first_results(results, MOST_OF_CALL)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Events that clients post: searches that start, are continued and end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
@@ -28,50 +28,59 @@ pub async fn write(
 ) -> sqlx::Result<Vec<Written>> {
     let mut transaction = connection.begin().await?;
     let threads = threads_of(&mut transaction, project, events).await?;
+    let thread_of = |event: &Kept<&Event>| threads.get(&event.search_id).map(|(thread, _)| *thread);
+    // Those of a thread come together, because each piece reads the open searches of its threads.
+    let mut numbered: Vec<_> = events.iter().copied().enumerate().collect();
+    numbered.sort_by_key(|(_, event)| thread_of(event));
+    let (numbers, events): (Vec<_>, Vec<_>) = numbered.into_iter().unzip();
+    let pieces = pieces(&events, thread_of, |event| event.bytes_of_fallback());
+    if pieces.len() > 1 {
+        UnitOfWork::lock(&mut transaction, project, &threads.values().cloned().collect()).await?;
+    }
     let mut verdicts = Vec::with_capacity(events.len());
-    let most = if threads.len() <= MOST_THREADS { events.len() } else { MOST_THREADS };
-    let pieces = pieces(events, most);
-    if let [events] = pieces[..] {
+    for events in pieces {
+        let threads = events.iter().filter_map(|event| threads.get(&event.search_id)).cloned().collect();
         apply(&mut transaction, project, rules, &threads, events, &mut verdicts).await?;
-    } else {
-        UnitOfWork::lock(&mut transaction, project, &threads).await?;
-        for events in pieces {
-            let threads = threads_of(&mut transaction, project, events).await?;
-            apply(&mut transaction, project, rules, &threads, events, &mut verdicts).await?;
-        }
     }
     transaction.commit().await?;
-    Ok(verdicts)
+    let mut verdicts: Vec<_> = numbers.into_iter().zip(verdicts).collect();
+    verdicts.sort_by_key(|(number, _)| *number);
+    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-/// Divides events into pieces of at most `most`, each with so few fallbacks that they can be in memory: a fallback is a step after each
-/// open search of its agent.
-fn pieces<'e, 'a>(events: &'e [Kept<&'a Event>], most: usize) -> Vec<&'e [Kept<&'a Event>]> {
-    let (mut pieces, mut begin, mut bytes) = (Vec::new(), 0, 0);
+/// Divides events into pieces, each of at most [`MOST_THREADS`] threads and with so few fallbacks that they can be in memory: a
+/// fallback is a step after each open search of its agent.
+fn pieces<E, T: PartialEq>(
+    events: &[E],
+    thread_of: impl Fn(&E) -> T,
+    bytes_of_fallback: impl Fn(&E) -> usize,
+) -> Vec<&[E]> {
+    let (mut pieces, mut begin, mut threads, mut bytes) = (Vec::new(), 0, 0, 0);
     for (index, event) in events.iter().enumerate() {
-        let more = event.bytes_of_fallback();
-        bytes += more;
-        if index - begin == most || index > begin && bytes > MOST_TARGETS {
+        let is_new = index == begin || thread_of(&events[index - 1]) != thread_of(event);
+        threads += usize::from(is_new);
+        bytes += bytes_of_fallback(event);
+        if threads > MOST_THREADS || index > begin && bytes > MOST_TARGETS {
             pieces.push(&events[begin..index]);
-            (begin, bytes) = (index, more);
+            (begin, threads, bytes) = (index, 1, bytes_of_fallback(event));
         }
     }
     pieces.push(&events[begin..]);
     pieces
 }
 
-/// Returns the threads that events concern.
+/// Returns the thread of each search that events concern, unless the search is not known.
 async fn threads_of(
     connection: &mut PgConnection,
     project: &str,
     events: &[Kept<&Event>],
-) -> sqlx::Result<BTreeMap<Uuid, ThreadKey>> {
+) -> sqlx::Result<HashMap<Uuid, (Uuid, ThreadKey)>> {
     let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
     let mut threads = tables::read_threads_of(connection, project, &ids).await?;
     for event in events {
         if let Action::Start(start) = &event.action {
             let key = start.thread_key();
-            threads.insert(key.id(event.search_id.as_bytes()), key);
+            threads.entry(event.search_id).or_insert_with(|| (key.id(event.search_id.as_bytes()), key));
         }
     }
     Ok(threads)
@@ -204,5 +213,29 @@ impl UnitOfWork<'_> {
 
     fn known(&self, id: Uuid) -> crate::error::Result<&StoredSearch> {
         self.stored(id).ok_or(Error::NotFound("search"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of events in the pieces of such events, each with its thread and the bytes of its fallback.
+    fn lengths(events: &[(usize, usize)]) -> Vec<usize> {
+        let pieces = pieces(events, |(thread, _)| *thread, |(_, bytes)| *bytes);
+        assert_eq!(pieces.concat(), events);
+        pieces.iter().map(|piece| piece.len()).collect()
+    }
+
+    #[test]
+    fn a_piece_of_events_has_few_threads_and_few_bytes_of_fallbacks() {
+        assert_eq!(lengths(&[(1, 0); 500]), [500]);
+        let threads: Vec<_> = (0..3 * 20).map(|event| (event / 3, 0)).collect();
+        assert_eq!(lengths(&threads), [24, 24, 12]);
+        let half = MOST_TARGETS / 2;
+        assert_eq!(lengths(&[(1, half); 6]), [2, 2, 2]);
+        assert_eq!(lengths(&[(1, half), (1, half + 1), (1, 0), (2, 0)]), [1, 3]);
+        let long = 3 * MOST_TARGETS;
+        assert_eq!(lengths(&[(1, long), (1, long), (1, 0)]), [1, 1, 1], "a long one is alone");
     }
 }

@@ -16,11 +16,9 @@ use super::rows::{
 use crate::db::insert::{self, Columns, columns};
 use crate::db::retry::Lost;
 use crate::searches::SearchResult;
-use crate::searches::limits::MOST_RESULTS;
 use crate::searches::rules::learner::{
     AgentThread, EndedSearch, FallbackKind, FollowedStep, GivenHint, OpenSearch, SearchState, Step,
 };
-use crate::searches::rules::room::first_offered;
 use crate::searches::rules::terms::Terms;
 use crate::sharing::Pauses;
 use crate::types::Timestamp;
@@ -30,17 +28,18 @@ fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
 }
 
-/// Returns the threads of stored searches.
+/// Returns the threads of those of these searches that are stored.
 pub(super) async fn read_threads_of(
     connection: &mut PgConnection,
     project: &str,
     searches: &[Uuid],
-) -> sqlx::Result<BTreeMap<Uuid, ThreadKey>> {
-    const SQL: &str = "
-        select distinct thread_id, agent_session_id, agent_id from searches where project = $1 and id = any($2)";
-    let rows: Vec<(Uuid, Option<String>, Option<String>)> =
+) -> sqlx::Result<HashMap<Uuid, (Uuid, ThreadKey)>> {
+    const SQL: &str =
+        "select id, thread_id, agent_session_id, agent_id from searches where project = $1 and id = any($2)";
+    let rows: Vec<(Uuid, Uuid, Option<String>, Option<String>)> =
         sqlx::query_as(SQL).bind(project).bind(searches).fetch_all(connection).await?;
-    Ok(rows.into_iter().map(|(thread, session, agent)| (thread, ThreadKey { session, agent })).collect())
+    let thread = |(search, thread, session, agent)| (search, (thread, ThreadKey { session, agent }));
+    Ok(rows.into_iter().map(thread).collect())
 }
 
 /// Inserts the threads that do not exist yet.
@@ -96,7 +95,6 @@ pub(super) async fn read_open_searches(
     type Row = (Uuid, Uuid, String, String, Timestamp, Json<Vec<SearchResult>>, bool);
     let ids: Vec<_> = threads.keys().copied().collect();
     let mut found = Vec::new();
-    // The results of a search may be far longer than what is remembered of them, so they come one search after the other.
     let mut rows = sqlx::query_as(SQL).bind(project).bind(ids).fetch(&mut *connection);
     let mut pauses = Pauses::begin();
     while let Some(row) = rows.try_next().await? {
@@ -111,7 +109,7 @@ pub(super) async fn read_open_searches(
                     query,
                     root,
                     at,
-                    offered: first_offered(results.into_iter().map(|result| result.path)),
+                    offered: results.into_iter().map(|result| result.path).collect(),
                     is_correction,
                     hints: Vec::new(),
                     steps: Vec::new(),
@@ -223,7 +221,7 @@ columns! {
         "query": "text" = search.query.as_str(),
         "best_score": "float8" = search.best_score,
         "result_count": "int" = search.result_count,
-        "results": "jsonb" = Json(&search.results[..search.results.len().min(MOST_RESULTS)]),
+        "results": "jsonb" = Json(&search.results),
         "agent_session_id": "text" = search.key.session.as_deref(),
         "agent_id": "text" = search.key.agent.as_deref(),
         "turn_id": "text" = search.turn.as_deref(),

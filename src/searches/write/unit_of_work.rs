@@ -10,10 +10,10 @@ use super::encounters::Encounters;
 use super::rows::{AnsweredSearch, AppendedStep, NamedFallback, StartedSearch, StoredSearch, ThreadKey};
 use super::tables;
 use crate::searches::associations::evidence;
+use crate::searches::limits::{MOST_OF_RESULTS, first_results};
 use crate::searches::rules::learner::{
     AgentThread, EndedSearch, FollowedStep, OpenSearch, SearchState, Step,
 };
-use crate::searches::rules::room::first_offered;
 use crate::searches::rules::terms::Terms;
 use crate::searches::settings::Rules;
 use crate::searches::{SearchResult, TurnSearch};
@@ -162,7 +162,7 @@ impl<'a> UnitOfWork<'a> {
             root: search.root.clone().unwrap_or_default(),
             at: search.at,
             is_correction: search.corrects.is_some(),
-            offered: first_offered(search.results.iter().map(|result| result.path.clone())),
+            offered: search.results.iter().map(|result| result.path.clone()).collect(),
             hints: search.hints.clone(),
             steps: Vec::new(),
         });
@@ -264,7 +264,9 @@ impl<'a> UnitOfWork<'a> {
             if self.stored(id).is_some() {
                 continue;
             }
+            let result_count = i32::try_from(answered.found.len()).unwrap_or(i32::MAX);
             let result = |path| SearchResult { path, score: None };
+            let results = first_results(answered.found.into_iter().map(result), MOST_OF_RESULTS);
             let search = StartedSearch {
                 id,
                 thread,
@@ -272,8 +274,8 @@ impl<'a> UnitOfWork<'a> {
                 turn: turn.map(str::to_owned),
                 query: answered.query,
                 best_score: None,
-                result_count: i32::try_from(answered.found.len()).unwrap_or(i32::MAX),
-                results: answered.found.into_iter().map(result).collect(),
+                result_count,
+                results,
                 root: answered.root,
                 at,
                 state: SearchState::Tracking,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::files::built;
 use super::{CORRECTIONS, TRAINING, rows, solved};
 use crate::support::{Service, failed, passed, with};
 
@@ -93,6 +94,20 @@ async fn of_a_log_with_very_many_attempts_the_last_thousand_teach() {
 }
 
 #[tokio::test]
+async fn attempts_before_eight_mebibytes_of_programs_teach_nothing_and_their_log_has_no_steps() {
+    let service = Service::open().await;
+    let long = |name: &str| format!("{name} {}", "x ".repeat(3 << 19));
+    let mut chain: Vec<_> = (1..6).map(|number| failed(number, &long(&format!("a{number}")), "e")).collect();
+    chain.push(passed(6, "b"));
+    service.accept(&[solved(1, "Create", &chain)]).await;
+    for (pairing, first, count) in [("fix", 5, 1), ("next", 3, 3), ("final", 3, 3)] {
+        let pairs = paired(&service, pairing).await;
+        assert_eq!((&pairs[0].0, pairs.len()), (&json!(first), count), "{pairing}");
+    }
+    assert_eq!(rows(&service, &format!("{CORRECTIONS}?format=trl-stepwise")).await, [json!(0); 0]);
+}
+
+#[tokio::test]
 async fn a_row_whose_texts_are_too_long_together_is_left_out() {
     let service = Service::open().await;
     for (log, intent, response) in
@@ -106,6 +121,24 @@ async fn a_row_whose_texts_are_too_long_together_is_left_out() {
     for (parameters, count) in [("", 2), ("?completion=raw", 1), ("?format=raw", 2)] {
         assert_eq!(rows(&service, &format!("{CORRECTIONS}{parameters}")).await.len(), count, "{parameters}");
     }
+}
+
+#[tokio::test]
+async fn errors_and_metadata_count_in_the_length_of_a_row() {
+    let service = Service::open().await;
+    let text = |mebibytes: usize| "x ".repeat(mebibytes << 19);
+    let log = |id: u128, error: &str, note: &str| {
+        let log = solved(id, &text(5), &[failed(1, &text(1), error), passed(2, &text(6))]);
+        with(log, &json!({"metadata": {"note": note}}))
+    };
+    service.accept(&[log(1, "e", "n")]).await;
+    service.accept(&[log(2, &text(5), "n")]).await;
+    service.accept(&[log(3, &text(3), &text(2))]).await;
+    for (parameters, count) in [("?format=raw", 2), ("?format=raw&include=metadata", 1)] {
+        assert_eq!(rows(&service, &format!("{CORRECTIONS}{parameters}")).await.len(), count, "{parameters}");
+    }
+    let snapshot = built(&service, &json!({"dataset": "correction-pairs", "format": "raw"})).await;
+    assert_eq!(snapshot["rows"], 2);
 }
 
 #[tokio::test]

@@ -76,6 +76,41 @@ async fn what_was_sent_without_its_text_being_kept_is_not_the_same_once_texts_ar
 }
 
 #[tokio::test]
+async fn what_the_pieces_of_a_file_hide_together_is_replaced_in_each_of_them() {
+    let service = Service::open().await;
+    let secret = |number: usize| format!("q7Zk{number:04}Rw9xLm2P");
+    let row = |number: usize| format!("{number},user{number},{}", secret(number));
+    let rows = |numbers: std::ops::Range<usize>| numbers.map(row).collect::<Vec<_>>().join("\n");
+    let line = |number: usize| format!("{number:A>60}wK7x");
+    let key = |lines: std::ops::Range<usize>| lines.map(line).collect::<Vec<_>>().join("\n");
+    let kind = "RSA PRIVATE KEY";
+    for (path, pieces) in [
+        ("users.csv", [format!("id,name,api_key\n{}", rows(0..20)), rows(20..40), rows(40..60)]),
+        (
+            "key.txt",
+            [
+                format!("Words before.\n-----BEGIN {kind}-----\n{}", key(0..20)),
+                key(20..40),
+                format!("{}\n-----END {kind}-----\nWords after.", key(40..50)),
+            ],
+        ),
+        (
+            "a.yml",
+            ["key: value\npassword: >-".to_owned(), format!("  {}\nport: 80", secret(99)), "x: y".to_owned()],
+        ),
+    ] {
+        let chunks: Vec<_> = pieces.iter().map(|content| json!({"content": content})).collect();
+        let file = json!({"root": "/app", "path": path, "chunks": chunks});
+        service.put("/v1/memories/code", &file).await.expect(200);
+    }
+    let dump = service.dump().await;
+    assert!(!dump.contains("Rw9xLm2P") && !dump.contains("wK7x"));
+    for kept in ["user59,[redacted:secrets]", "Words before.", "Words after.", "port: 80", "x: y"] {
+        assert!(dump.contains(kept), "{kept}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_suggested_after_a_project_gives_up_text_is_recorded_without_words() {
     let service = Service::open().await;
     service

@@ -76,6 +76,11 @@ async fn an_invalid_search_is_refused_with_its_fields() {
         (json!({"query": "q".repeat(2_001)}), "/query"),
         (json!({"query": "q", "result_count": -1}), "/result_count"),
         (json!({"query": "q", "results": [{"path": ""}]}), "/results/0/path"),
+        (json!({"query": "q", "results": vec![json!({"path": "a".repeat(4_000)}); 33]}), "/results"),
+        (
+            json!({"query": "q", "root": format!("/{}/c", "a".repeat(4_000)), "results": vec![json!({"path": "../b"}); 500]}),
+            "/results",
+        ),
         (json!({"query": "q", "results": [{"path": "a", "line": 1}]}), "/results/0/line"),
         (json!({"query": "q", "agent_session_id": "x".repeat(201)}), "/agent_session_id"),
         (json!({"query": "q", "timestamp": "soon"}), "/timestamp"),

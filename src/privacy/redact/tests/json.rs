@@ -119,6 +119,24 @@ fn secrets_in_json_are_found_however_they_are_written_there_and_the_rest_stays_a
 }
 
 #[test]
+fn of_several_lines_in_a_string_that_begins_with_a_name_only_the_value_is_replaced() {
+    let (redactor, value) = (secrets(), random(32));
+    for (before, behind) in [
+        (r#"{"content": "API_KEY="#, r#"\nPORT=3000\nNODE_ENV=production\n"}"#),
+        (r#"{"content": "api_key: "#, r#"\r\nport: 3000"}"#),
+        (r#"printf "API_TOKEN="#, r#"\n\nPORT=3000" > .env"#),
+        (r#"{"a": "{\"b\": \"API_KEY="#, r#"\\nPORT=3000\\n\"}"}"#),
+        (r"print('API_KEY=", r"\n')"),
+    ] {
+        let text = format!("{before}{value}{behind}");
+        assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]{behind}"), "{text}");
+    }
+    // A password may have a backslash.
+    let text = format!(r"printf 'PASSWORD={value}\nq8#Lw' > f");
+    assert_eq!(redacted(&redactor, &text), "printf 'PASSWORD=[redacted:secrets]' > f");
+}
+
+#[test]
 fn a_secret_beside_half_of_a_surrogate_pair_in_json_is_replaced() {
     let (redactor, key) = (secrets(), HashKey::new(vec![1; 32]));
     let token = format!("ghp_{}", random(36));

@@ -1,21 +1,22 @@
 //! The memory that the bodies of requests take together, which is bounded however many clients send at once.
 
+mod holding;
+mod reading;
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
-use axum::response::Response;
-use hyper::body::Frame;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+pub use self::reading::Reading;
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
 use crate::sharing::{Entry, Kind, Place, Served, Shares, Turn, Work};
@@ -30,16 +31,15 @@ const UNIT: usize = 1 << 10;
 /// even if its client has gone.
 const REQUEST: usize = 10 << 10;
 
+/// The number of bytes that a JSON value is assumed to take when it is parsed, besides its text.
+pub const VALUE: usize = 300;
+
 /// How long a request waits for memory that others hold.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a request waits that holds some itself, if another one of its project does so, too. If all waited equally long, each
 /// for what the others hold, all would be refused.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
-
-/// The number of bytes of records from which on a request that reads them waits until others that read leave memory for all that it
-/// may read. If each held some, and waited for more, none would get it.
-const LONG_READ: usize = 512 << 10;
 
 /// How long somebody who needs memory late pauses before they ask for it again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -247,11 +247,6 @@ impl Memory {
         lock(&self.0.turn).take();
     }
 
-    /// Makes a response hold the memory until it is sent.
-    pub fn until_sent(self, response: Response) -> Response {
-        response.map(|body| Body::new(Holding { body, rest: Bytes::new(), _memory: self }))
-    }
-
     /// Holds memory for a body of which `bytes` have come so far: once for the body and once for what is made
     /// of it. Waits a little if other requests hold too much, and is then a 503.
     pub async fn hold(&self, bytes: usize) -> Result<()> {
@@ -274,6 +269,15 @@ impl Memory {
         self.take(u32::try_from(more.min(most)).unwrap_or(u32::MAX)).await?;
         self.0.beside.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Holds memory for a JSON text of so many bytes and values that is parsed as a whole. One with more than
+    /// [`MOST_VALUES`] is a 413.
+    pub async fn hold_values(&self, bytes: usize, values: usize) -> Result<()> {
+        if values > MOST_VALUES {
+            return Err(too_many_values());
+        }
+        self.hold(bytes + values * VALUE / 2).await
     }
 
     async fn take(&self, wanted: u32) -> Result<()> {
@@ -352,235 +356,8 @@ impl Memory {
     fn held(&self) -> usize {
         self.places().iter().map(Place::count).sum()
     }
-
-    /// Begins to read records that have at most so many bytes together.
-    #[must_use]
-    pub fn reading(&self, most: usize) -> Reading<'_> {
-        Reading { memory: self, most, place: None }
-    }
-}
-
-/// The reading of some records.
-#[derive(Debug)]
-pub struct Reading<'a> {
-    memory: &'a Memory,
-    most: usize,
-    /// What the request may hold when it has read all of them.
-    place: Option<Place>,
-}
-
-impl Reading<'_> {
-    /// Holds memory for a record of so many bytes, besides those that the request has read before.
-    pub async fn hold(&mut self, bytes: usize) -> Result<()> {
-        let Held { budget, project, read, .. } = &*self.memory.0;
-        let read = {
-            let mut read = lock(read);
-            *read += bytes;
-            *read
-        };
-        if read >= LONG_READ && self.place.is_none() {
-            let project = project.get_or_init(Arc::default);
-            let place = budget.reading.take(project, self.memory.units(self.most));
-            self.place = Some(timeout(PATIENCE, place).await.map_err(|_| FULL)?);
-        }
-        self.memory.hold(read).await
-    }
 }
 
 fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The number of bytes that a JSON value is assumed to take when it is parsed, besides its text.
-pub const VALUE: usize = 300;
-
-impl Memory {
-    /// Holds memory for a JSON text of so many bytes and values that is parsed as a whole. One with more than
-    /// [`MOST_VALUES`] is a 413.
-    pub async fn hold_values(&self, bytes: usize, values: usize) -> Result<()> {
-        if values > MOST_VALUES {
-            return Err(too_many_values());
-        }
-        self.hold(bytes + values * VALUE / 2).await
-    }
-}
-
-/// A stream that holds memory until it is sent, in small pieces, because what is left of a chunk at the end is not counted.
-struct Holding {
-    body: Body,
-    /// What is left of a chunk.
-    rest: Bytes,
-    _memory: Memory,
-}
-
-impl HttpBody for Holding {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.rest.is_empty() {
-            let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
-            match frame.map(Frame::into_data) {
-                Some(Ok(chunk)) => self.rest = chunk,
-                Some(Err(other)) => return Poll::Ready(Some(Ok(other))),
-                None => return Poll::Ready(None),
-            }
-        }
-        let most = self.rest.len().min(FREE);
-        // A part of a chunk would keep the whole of it.
-        let piece = Bytes::copy_from_slice(&self.rest.split_to(most));
-        Poll::Ready(Some(Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_request_with_a_large_body_waits_for_a_turn_of_its_project_beside_others() {
-        let work = Arc::new(Work::new(crate::sharing::Limits { at_a_time: 1, ..Default::default() }));
-        let [own, other]: [Arc<str>; 2] = ["own".into(), "other".into()];
-        work.note(&other);
-        work.note(&own);
-        let memory = Memory::unbounded();
-        memory.set_project(&own);
-        let held = work.turn(&own, Kind::Parse).await;
-        memory.begin_turn(FREE + 1).now_or_never().expect("nothing has said that it takes turns");
-        memory.takes_turns(&work);
-        memory.begin_turn(FREE).now_or_never().expect("a small body needs none");
-        assert!(memory.begin_turn(FREE + 1).now_or_never().is_none(), "another request has the turn");
-        drop(held);
-        memory.begin_turn(FREE + 1).now_or_never().expect("its turn");
-        assert!(work.turn(&own, Kind::Read).now_or_never().is_none(), "the request has the turn");
-        memory.begin_turn(FREE + 1).now_or_never().expect("it has one");
-        memory.end_turn();
-        assert!(work.turn(&own, Kind::Read).now_or_never().is_some());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_kept_beside_a_body_counts_when_it_was_taken_and_is_more_than_a_little() {
-        let budget = Budget::new(200 << 10);
-        let of = |project: &str| Memory::of_project(&budget, &project.into());
-        let (memory, other) = (of("own"), of("other"));
-        memory.hold_beside(FREE).await.expect("it is a little");
-        assert!(!memory.is_held());
-        other.hold(48 << 10).await.expect("there is enough");
-        memory.hold_beside(90 << 10).await.expect_err("the other one holds 96 of 200 KiB");
-        assert!(!memory.is_held());
-        drop(other);
-        for bytes in (20 << 10)..(24 << 10) {
-            memory.hold_beside(bytes).await.expect("there is enough");
-        }
-        assert_eq!(budget.held(), 24 << 10, "a unit is taken for each KiB, and not for each step");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_wait_for_memory_that_others_hold_and_are_refused_after_five_seconds() {
-        let budget = Budget::new(100 << 10);
-        let begin = || Memory::begin(&mut Request::default(), &budget);
-        let (first, second) = (begin(), begin());
-        first.hold(40 << 10).await.expect("there is enough");
-        first.hold(FREE).await.expect("it holds more already");
-        second.hold(FREE).await.expect("a small body is not counted");
-        let refused = second.hold(40 << 10).await.expect_err("the first one holds 80 of 100 KiB");
-        assert!(refused.is_transient(), "{refused}");
-        drop(first);
-        second.hold(40 << 10).await.expect("the first one has given its memory back");
-        second.hold(50 << 10).await.expect("it grows by what is left");
-    }
-
-    #[tokio::test]
-    async fn a_request_that_asks_for_a_little_more_any_number_of_times_holds_one_place() {
-        let budget = Budget::new(8 << 20);
-        let memory = Memory::begin(&mut Request::default(), &budget);
-        for bytes in 0..1_000 {
-            memory.hold(bytes * UNIT).await.expect("there is enough");
-        }
-        memory.set_project(&"p".into());
-        assert!(memory.try_hold(1_000 * UNIT));
-        assert_eq!((memory.places().len(), budget.held()), (1, 2_000 * UNIT));
-        memory.give_back();
-        assert_eq!(budget.held(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_all_have_read() {
-        // Pages of a list, and large records, of one project and of several.
-        for (steps, most, projects) in [(56, 16 << 20, 1), (80, 32 << 20, 1), (80, 32 << 20, 5)] {
-            let budget = Budget::new(192 << 20);
-            let step = 256 << 10;
-            let read = async |number: usize| {
-                let memory = Memory::begin(&mut Request::default(), &budget);
-                memory.set_project(&(number % projects).to_string().into());
-                let mut reading = memory.reading(most);
-                for _ in 0..steps {
-                    reading.hold(step).await?;
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                Ok::<_, Error>(memory.held())
-            };
-            let read = futures_util::future::join_all((0..8).map(read)).await;
-            for held in read {
-                assert_eq!(held.expect("its turn comes"), 2 * steps * step / UNIT);
-            }
-            assert_eq!(budget.held(), 0);
-        }
-    }
-
-    #[tokio::test]
-    async fn beside_large_pages_of_a_project_another_one_reads_a_large_record_at_once() {
-        let budget = Budget::new(192 << 20);
-        let reads = async |project: &str, most: usize| {
-            let memory = Memory::of_project(&budget, &project.into());
-            let mut reading = memory.reading(most);
-            let held = reading.hold(1 << 20).now_or_never().is_some_and(|held| held.is_ok());
-            let place = reading.place.take();
-            (held, place)
-        };
-        let mut pages = Vec::new();
-        while let (true, place) = reads("busy", 16 << 20).await {
-            pages.push(place);
-        }
-        assert_eq!(pages.len(), 3);
-        assert!(reads("quiet", 32 << 20).await.0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn responses_that_clients_do_not_read_hold_memory_for_themselves_only() {
-        let budget = Budget::new(192 << 20);
-        let mut unread = Vec::new();
-        for _ in 0..8 {
-            let memory = Memory::begin(&mut Request::default(), &budget);
-            memory.reading(32 << 20).hold(4 << 20).await.expect("the others have read");
-            unread.push(memory);
-        }
-        assert_eq!(budget.held(), 64 << 20);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn of_requests_that_each_hold_what_the_others_wait_for_one_gets_it() {
-        let budget = Budget::new(800 << 10);
-        let grow = async |bytes: usize| {
-            let memory = Memory::begin(&mut Request::default(), &budget);
-            memory.hold(bytes).await?;
-            // All hold a part before one of them needs more.
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let grown = memory.hold(3 * bytes).await;
-            // Whoever is refused still has to say so, before what they hold is free.
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            grown
-        };
-        let grown = futures_util::future::join_all((0..4).map(|_| grow(50 << 10))).await;
-        assert_eq!(grown.iter().filter(|grown| grown.is_ok()).count(), 1, "{grown:?}");
-    }
 }
