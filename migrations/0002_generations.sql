@@ -102,6 +102,10 @@ create table attempts (
     unique (generation_id, id, project)
 );
 
+-- Few logs may have nearly all attempts of a server. If statistics said so, those of any log would be found by reading all of
+-- them. The same is said of the parts of other records.
+alter table attempts alter column generation_id set (n_distinct = -0.2);
+
 create index attempts_template on attempts (project, prompt_template) where prompt_template is not null;
 
 comment on table attempts is 'One call of the model for a generation and what parser, linter and compiler said of it.';

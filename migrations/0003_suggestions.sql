@@ -112,6 +112,8 @@ create table suggestion_activity (
     primary key (suggestion_id, id, project)
 );
 
+alter table suggestion_activity alter column suggestion_id set (n_distinct = -0.2);
+
 comment on table suggestion_activity is 'What a user did before the submit, as sent: looked at a suggestion, or typed. Resolved on read.';
 comment on column suggestion_activity.index is 'Of a view: the suggestion looked at; null: see direction.';
 comment on column suggestion_activity.direction is 'Of a view: 1 went on to the next suggestion, -1 back to the one before.';

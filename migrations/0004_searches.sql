@@ -91,6 +91,8 @@ create table fallbacks (
     primary key (search_id, id, project)
 );
 
+alter table fallbacks alter column search_id set (n_distinct = -0.2);
+
 comment on table fallbacks is 'What an agent did after a weak search. One that follows several open searches is a row of each.';
 comment on column fallbacks.target is 'A path relative to the search''s root, or a pattern.';
 comment on column fallbacks.share is 'Which part of it is this search''s, 0 to 1: the more it resembles the query, the more.';
@@ -175,6 +177,8 @@ create table search_hints (
     read           boolean,
     primary key (project, search_id, rank)
 );
+
+alter table search_hints alter column search_id set (n_distinct = -0.2);
 
 create index search_hints_association on search_hints (association_id, project) where association_id is not null;
 create index search_hints_file on search_hints (file_id, project) where association_id is null;

@@ -189,6 +189,8 @@ create table send_attempts (
     primary key (send_id, attempt, project)
 );
 
+alter table send_attempts alter column send_id set (n_distinct = -0.2);
+
 create index send_attempts_model on send_attempts (project, model, at) include (tokens);
 
 comment on table send_attempts is 'One call of a provider.';

@@ -25,7 +25,7 @@ use crate::types::Timestamp;
 pub(super) const PAGE: usize = 5_000;
 
 /// The maximum number of bytes of a row: those of a conversation, and of its names and times.
-pub const LONGEST_ROW: usize = (16 << 20) + (64 << 10);
+const LONGEST_ROW: usize = (16 << 20) + (64 << 10);
 
 /// An export whose rows are fixed and which is ready to begin.
 pub struct Export {

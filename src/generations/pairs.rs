@@ -13,7 +13,7 @@ use crate::exports::progress;
 /// hashes are compared. The attempts of logs are not joined with each other, because without statistics Postgres would compare
 /// each with each. Of a log with very many attempts, the last thousand teach, and those of them after which there are less than
 /// 8 MiB of programs, because others wait while the pairs are written. The steps of a log are a row if all of them teach, and have at
-/// most 16 MiB as JSON.
+/// most 8 MiB as JSON.
 pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &[Uuid]) -> sqlx::Result<()> {
     const SQL: &str = "
         with log as (
@@ -99,7 +99,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
             md5(intent || string_agg(program || passed::text, ',' order by attempt))::uuid
         from step where passed is not null and rating is distinct from 'poor' and corrected is null
         group by id, completed_at, intent
-        having bool_or(not passed) and sum(bytes) <= 16777216
+        having bool_or(not passed) and sum(bytes) <= 8388608
             and not exists (select from attempts a where a.project = $1 and a.generation_id = step.id
                 and a.attempt < min(step.attempt) and a.passed is not null and has_text(a.extracted_dsl))";
     if !logs.is_empty() {

@@ -23,7 +23,6 @@ use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::params::{from_pairs, query_pairs};
 use crate::http::{Check, Checks};
-use crate::sharing::in_place;
 use crate::types::{Timestamp, derived_id};
 
 /// The query parameters that every list has.
@@ -230,7 +229,7 @@ impl PageRequest {
         let next_cursor = last.map(|(at, key)| seal_cursor(self.scope, at, &key));
         let next =
             next_cursor.as_ref().map(|cursor| format!("{}&cursor={cursor}", self.address).replace("?&", "?"));
-        Page { data: rows, next_cursor, next, is_large: self.memory.is_held() }
+        Page { data: rows, next_cursor, next }
     }
 }
 
@@ -245,9 +244,6 @@ pub struct Page<T> {
     /// The address of the next page, for the `Link` header (RFC 8288).
     #[serde(skip)]
     next: Option<String>,
-    /// Whether the records are so long that memory is held for them.
-    #[serde(skip)]
-    is_large: bool,
 }
 
 impl<T: ToSchema> PartialSchema for Page<T> {
@@ -287,12 +283,7 @@ impl<T: ToSchema> ToSchema for Page<T> {
 impl<T: Serialize> IntoResponse for Page<T> {
     fn into_response(self) -> Response {
         let link = self.next.as_ref().map(|next| [(header::LINK, format!("<{next}>; rel=\"next\""))]);
-        // Sixteen megabytes take some ten milliseconds.
-        if self.is_large {
-            in_place(|| (link, Json(self)).into_response())
-        } else {
-            (link, Json(self)).into_response()
-        }
+        (link, Json(self)).into_response()
     }
 }
 

@@ -138,7 +138,7 @@ fn result(response: &Response<Bytes>) -> CallToolResult {
         return success("The project stores nothing of this.".to_owned(), json!({}));
     }
     if status.is_success() && text.is_empty() {
-        return success("It is stored, and cannot be shown at the moment.".to_owned(), json!({}));
+        return success("It is stored, and cannot be shown here.".to_owned(), json!({}));
     }
     match value::parse(&text) {
         Ok(body @ Value::Object(_)) if status.is_success() => success(text, body),

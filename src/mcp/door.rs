@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
-use axum::http::{Request, Response, header};
+use axum::http::response::Parts;
+use axum::http::{Request, Response, StatusCode, header};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -41,26 +42,13 @@ impl Door {
                 let memory = Memory::of(request.extensions());
                 let Ok(response) = service.oneshot(request.map(Body::from)).await;
                 let (parts, body) = response.into_parts();
-                let too_long = || anyhow::anyhow!("the answer has more than {MOST} bytes; ask for less");
-                let length =
-                    parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-                let length = length.and_then(|length| length.parse().ok());
-                let size = length.or(body.size_hint().exact()).and_then(|size| usize::try_from(size).ok());
-                anyhow::ensure!(size.is_none_or(|size| size <= MOST), too_long());
-                memory.hold(COPIES / 2 * size.unwrap_or(MOST)).await?;
-                let body = Limited::new(body, MOST).collect().await;
-                let body = body.map_err(|error| {
-                    if error.is::<LengthLimitError>() { too_long() } else { anyhow::Error::from_boxed(error) }
-                })?;
-                let body = body.to_bytes();
-                let values = value::count(&body);
-                anyhow::ensure!(
-                    values <= MOST_VALUES,
-                    "the answer has more than {MOST_VALUES} JSON values; ask for less"
-                );
-                // The response is parsed, and written into another one, as text and as JSON, which is made of values again.
-                memory.hold(COPIES / 2 * body.len() + values * VALUE).await?;
-                Ok(Response::from_parts(parts, body))
+                match shown(&parts, body, &memory).await {
+                    // Who is told of a failure would store it again.
+                    Err(_) if parts.status == StatusCode::CREATED => {
+                        Ok(Response::from_parts(parts, Bytes::new()))
+                    }
+                    shown => Ok(Response::from_parts(parts, shown?)),
+                }
             })
         })
     }
@@ -78,6 +66,29 @@ impl Door {
     pub async fn pass(&self, request: Request<Bytes>) -> anyhow::Result<Response<Bytes>> {
         (self.0)(request).await
     }
+}
+
+/// Reads a response that is not too long for a model, and holds memory for the result of the call.
+async fn shown(parts: &Parts, body: Body, memory: &Memory) -> anyhow::Result<Bytes> {
+    let too_long = || anyhow::anyhow!("the answer has more than {MOST} bytes; ask for less");
+    let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let length = length.and_then(|length| length.parse().ok());
+    let size = length.or(body.size_hint().exact()).and_then(|size| usize::try_from(size).ok());
+    anyhow::ensure!(size.is_none_or(|size| size <= MOST), too_long());
+    memory.hold(COPIES / 2 * size.unwrap_or(MOST)).await?;
+    let body = Limited::new(body, MOST).collect().await;
+    let body = body.map_err(|error| {
+        if error.is::<LengthLimitError>() { too_long() } else { anyhow::Error::from_boxed(error) }
+    })?;
+    let body = body.to_bytes();
+    let values = value::count(&body);
+    anyhow::ensure!(
+        values <= MOST_VALUES,
+        "the answer has more than {MOST_VALUES} JSON values; ask for less"
+    );
+    // The response is parsed, and written into another one, as text and as JSON, which is made of values again.
+    memory.hold(COPIES / 2 * body.len() + values * VALUE).await?;
+    Ok(body)
 }
 
 impl fmt::Debug for Door {

@@ -117,7 +117,9 @@ pub struct Shares {
 #[derive(Debug)]
 pub struct Place {
     project: Arc<str>,
+    /// The places of the project, of which there may be more than of all projects.
     permit: OwnedSemaphorePermit,
+    count: usize,
     all: Arc<All>,
 }
 
@@ -125,7 +127,7 @@ impl Place {
     /// Returns how many places these are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.permit.num_permits()
+        self.count
     }
 
     /// Adds the places of `other`, unless they are of another project. Then they are returned.
@@ -133,8 +135,9 @@ impl Place {
         if !Arc::ptr_eq(self.permit.semaphore(), other.permit.semaphore()) {
             return Some(other);
         }
-        let count = other.count();
-        self.permit.merge(other.permit.split(count)?);
+        let own = other.permit.num_permits();
+        self.permit.merge(other.permit.split(own)?);
+        self.count += std::mem::take(&mut other.count);
         None
     }
 }
@@ -208,24 +211,25 @@ impl Shares {
         loop {
             let mut freed = pin!(self.all.freed.notified());
             freed.as_mut().enable();
-            if self.all.try_take(project, permit.num_permits()) {
-                return Place { project: Arc::clone(project), permit, all: Arc::clone(&self.all) };
+            let count = permit.num_permits();
+            if self.all.try_take(project, count) {
+                return self.place(project, permit, count);
             }
             while_wanted(freed).await;
         }
     }
 
-    /// Takes as many of a number of places as the project may have, and waits until that is at least one.
+    /// Takes as many of a number of places as the project may have, and waits until that is at least one. The others are taken only
+    /// from the project, which has no more at the same time than if it had all of them.
     pub async fn take_some(&self, project: &Arc<str>, most: u32) -> Place {
-        let mut permit = while_wanted(self.own.of(project).acquire_many_owned(most)).await.expect(OPEN);
+        let permit = while_wanted(self.own.of(project).acquire_many_owned(most)).await.expect(OPEN);
         loop {
             let mut freed = pin!(self.all.freed.notified());
             freed.as_mut().enable();
             if let Some(count) =
                 (1..=permit.num_permits()).rev().find(|count| self.all.try_take(project, *count))
             {
-                drop(permit.split(permit.num_permits() - count));
-                return Place { project: Arc::clone(project), permit, all: Arc::clone(&self.all) };
+                return self.place(project, permit, count);
             }
             while_wanted(freed).await;
         }
@@ -235,8 +239,12 @@ impl Shares {
     #[must_use]
     pub fn try_take(&self, project: &Arc<str>, count: u32) -> Option<Place> {
         let permit = self.own.of(project).try_acquire_many_owned(count).ok()?;
-        let taken = self.all.try_take(project, permit.num_permits());
-        taken.then(|| Place { project: Arc::clone(project), permit, all: Arc::clone(&self.all) })
+        let count = permit.num_permits();
+        self.all.try_take(project, count).then(|| self.place(project, permit, count))
+    }
+
+    fn place(&self, project: &Arc<str>, permit: OwnedSemaphorePermit, count: usize) -> Place {
+        Place { project: Arc::clone(project), permit, count, all: Arc::clone(&self.all) }
     }
 }
 
@@ -279,6 +287,8 @@ mod tests {
             assert_eq!(place.count(), count, "{project}");
             held.push(place);
         }
+        let own = shares.own.of(&"e".into());
+        assert_eq!(own.available_permits(), 0, "a project that has some has no more than if it had all");
         let waits = tokio::spawn({
             let shares = shares.clone();
             async move { shares.take_some(&"h".into(), 8).await.count() }

@@ -12,7 +12,6 @@ use super::{
     COMPARISON, CompletionOf, INTENT, PromptOf, SESSION, TEXTS, check_texts, push_log_conditions,
     push_min_rating,
 };
-use crate::exports::export::LONGEST_ROW;
 use crate::exports::format::{Example, Shape};
 use crate::exports::groups::Comparison;
 use crate::exports::params::Common;
@@ -23,6 +22,7 @@ use crate::exports::text::{QuestionAndAnswer, Text};
 use crate::exports::{Dataset, Described, Description, Lines, RowKey, Told};
 use crate::generations::Rating;
 use crate::http::Checks;
+use crate::http::line::LONGEST_PART;
 use crate::types::{FreeForm, Timestamp};
 
 /// The parameters of correction pairs.
@@ -315,7 +315,7 @@ impl CorrectionPairs {
         if common.with_metadata() {
             query.push(" + octet_length(g.metadata::text)");
         }
-        query.push(format_args!(" <= {LONGEST_ROW}"));
+        query.push(format_args!(" <= {LONGEST_PART}"));
     }
 
     fn push_conditions(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {

@@ -10,6 +10,7 @@ use super::plain::Plain;
 
 /// The end of a line and what stands before the next one. The end may be the escape of a language, in whose texts are lines.
 static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
+    const COMMENT: &str = r"(?:#|//[/!]?) ?";
     const LISTED: [&str; 9] = [
         // A time, as container engines and the journal write it.
         r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,Z+-]+\]? (?:std(?:out|err) [FP] )?",
@@ -24,14 +25,16 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
         // A commit, its author and time, and the number of a line, as `git blame` writes them.
         r"\^?[0-9a-f]{7,40}(?:[ \t]|\\+t)+(?:[^()\s\\]+ +)?(?:\([^()\n]*?(?: |\t|\\+t))?[0-9]+\) ?",
         r"[<>│┃] ",
-        r"(?:#|//) ?",
+        COMMENT,
     ];
     // A line's number, as `cat -n`, Claude Code and compilers write it. A second one is a cell of the line.
     const NUMBER: &str = r"L?[0-9]+(?:→|\t|\\+t|: ?|[-|] ?)";
     const BLANKS: &str = r"(?:[ \t]|\\+t)*";
+    // A comparison may be one of lines that are commented out.
+    const SIGN: &str = r"\+{1,2}(?:-- )?|~|(?<old>-(?:-- |-)?)";
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:\+{{1,2}}|~|(?<old>-{{1,2}})))?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:{SIGN})(?:[ \t]*(?:{COMMENT}|> ?))?)?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
     ))
 });
 
@@ -172,6 +175,8 @@ fn in_common(one: &str, other: &str) -> usize {
     let is_same = |(one, other): &(u8, u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
     let pairs = one.bytes().zip(other.bytes()).take(LONGEST);
     let same = &other[..other.floor_char_boundary(pairs.take_while(is_same).count())];
+    // The names in an object belong to the values behind them.
+    let same = same.split('{').next().unwrap_or_default();
     let end = same.rfind([' ', '\t', ':']).map_or(0, |end| end + 1);
     let head = &same[..end];
     // The level of a message is before a colon, and a path in code has two of them.
@@ -179,5 +184,8 @@ fn in_common(one: &str, other: &str) -> usize {
     let is_logged = head.contains(|c: char| c.is_ascii_digit() || "|│┃>@\t".contains(c))
         || head.contains(": ")
         || head.split_once(':').is_some_and(|(level, _)| is_level(level));
-    if is_logged { end } else { 0 }
+    // A word with several blanks behind it is a cell, without which the other columns would be below other names.
+    let word = head.trim_end_matches(' ');
+    let is_cell = head.len() > word.len() + 1 && !word.contains([' ', '\t']);
+    if is_logged && !is_cell { end } else { 0 }
 }

@@ -69,8 +69,17 @@ pub(super) fn behind_words(text: &str, at: usize) -> Option<(usize, Result<Range
 /// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.
 /// `name` ends where the value begins, and `behind` begins where it ends. A value is alone in its line, or the line before goes on.
 pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
-    let before = name.trim_end();
-    let is_below = name[before.len()..].contains('\n') && !before.ends_with('\\');
+    const MARKS: [char; 4] = ['"', '\'', '`', '\\'];
+    let outside = name.trim_end_matches(MARKS);
+    if outside.len() < name.len() {
+        // The words of one item of a list may end with the name, and the next item begin with an id.
+        let before = outside.trim_end_matches(|c: char| c.is_whitespace() || "-*".contains(c));
+        let is_below = outside[before.len()..].contains('\n') && before.ends_with(char::is_alphanumeric);
+        let rest = behind.lines().next().unwrap_or_default().trim_start_matches(MARKS);
+        return is_below && !rest.chars().all(|c| c.is_whitespace() || ",;.)]}".contains(c));
+    }
+    let before = outside.trim_end();
+    let is_below = outside[before.len()..].contains('\n') && !before.ends_with('\\');
     let rest = behind.trim_start_matches([']', ')']);
     let next = rest.trim_start_matches([' ', '\t']);
     is_below && next.len() < rest.len() && next.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')

@@ -95,13 +95,14 @@ fn is_next(between: &str) -> bool {
     !between.is_empty() && between.chars().all(|c| " \t|│".contains(c))
 }
 
-/// Returns whether a part of a text is a string that is a long hexadecimal number, between quotation marks.
+/// Returns whether a part of a text is a string that is a long hexadecimal number, between quotation marks, and no name of a member.
 fn is_string_of_digits(text: &str, part: Range<usize>) -> bool {
     const MARKS: [char; 3] = ['"', '\'', '`'];
     let digits = &text[part.clone()];
+    let behind = text[part.end..].trim_start_matches('\\').strip_prefix(MARKS);
     is_long_number(digits)
         && text[..part.start].ends_with(MARKS)
-        && text[part.end..].trim_start_matches('\\').starts_with(MARKS)
+        && behind.is_some_and(|behind| !behind.starts_with(':'))
 }
 
 /// Returns how much of what is behind a name belongs to it: the rest of the line, and the next members of an object in JSON, or the

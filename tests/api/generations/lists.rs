@@ -126,6 +126,21 @@ async fn paging_shows_every_log_once_though_times_are_equal_and_others_are_added
 }
 
 #[tokio::test]
+async fn where_few_logs_have_nearly_all_attempts_those_of_one_are_still_found_by_its_id() {
+    let service = Service::open().await;
+    let attempts: Vec<_> = (1..=2_500).map(|number| failed(number, "(a)", &"e".repeat(300))).collect();
+    for number in 1..5_u128 {
+        let log = json!({"event": "generation", "id": Uuid::from_u128(number), "user_intent": "i", "domain_name": "d", "iterations": attempts});
+        service.accept(&[log]).await;
+    }
+    let plan = "explain select (select count(*) from attempts a where a.project = g.project and a.generation_id = g.id)
+        from generations g where g.project = 'default'";
+    sqlx::query("analyze attempts, generations").execute(service.pool()).await.expect("statistics");
+    let plan: Vec<String> = sqlx::query_scalar(plan).fetch_all(service.pool()).await.expect("a plan");
+    assert!(!plan.join("\n").contains("Seq Scan on attempts"), "{plan:#?}");
+}
+
+#[tokio::test]
 async fn a_deleted_log_is_gone_from_everywhere() {
     let service = Service::open().await;
     let id = Uuid::new_v4();

@@ -9,7 +9,7 @@ use tower::ServiceExt as _;
 
 use super::{call, call_with, content, refused};
 use crate::support::program::Settings;
-use crate::support::{Service, assert_whole, column, request, settings};
+use crate::support::{Service, assert_whole, column, failed, request, settings};
 
 #[tokio::test]
 async fn a_response_that_is_more_than_a_model_reads_is_an_error_that_asks_for_less() {
@@ -29,6 +29,13 @@ async fn a_response_that_is_more_than_a_model_reads_is_an_error_that_asks_for_le
     service.accept(&[changed(json!({"a": vec![0; 19_000]}))]).await;
     let log = content(&call(&service, "log_generation", known(1)).await);
     assert_eq!(log["metadata"]["a"].as_array().map(Vec::len), Some(19_000));
+    // Who is told of a failure would store the log again.
+    let attempts: Vec<_> = (1..=1_100).map(|number| failed(number, "a", "e")).collect();
+    let new = json!({"user_intent": "Create a fund", "domain_name": "long", "iterations": attempts});
+    let told = call(&service, "log_generation", new).await;
+    assert_eq!((&told["isError"], &told["structuredContent"]), (&json!(false), &json!({})));
+    let stored = service.all("/v1/generations?domain_name=long").await;
+    assert_eq!(column(&stored, "total_attempts"), [json!(1_100)]);
 }
 
 #[tokio::test]

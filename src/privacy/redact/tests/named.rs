@@ -222,6 +222,11 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
     for sentence in [
         "   - password = <<-EOT\n   -     …\n",
         "@@ -1 +1 @@\n-a\n+b\n # api_key:\n #   …\n",
+        "@@ -1,2 +1,2 @@\n a: 1\n-api_key:\n-  \"x\"\n+# api_key:\n+#   \"…\"\n",
+        "@@ -1,2 +1,4 @@\n x();\n+//const apiKey =\n+//  '…';\n",
+        "@@ -1,2 +1,4 @@\n # App\n+> Your API key:\n+>\n+>     …\n",
+        "@@ -1,2 +1,4 @@\n BEGIN;\n+-- INSERT INTO users (id, api_token) VALUES\n+-- (1, '…');\n COMMIT;\n",
+        "@@ -1,6 +1,6 @@\n     containers:\n-    env:\n-    - name: API_KEY\n-      value: x\n+#    env:\n+#    - name: API_KEY\n+#      value: …\n     ports: []\n",
         "@@ -1 +1 @@\n-a\n+b\n\n     8→db_password:\n     9→  …\n",
         "The password for the admin user: `…`",
         "I found a hardcoded password in the config file: \"…\"",

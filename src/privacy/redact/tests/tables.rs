@@ -202,6 +202,58 @@ fn what_is_beside_a_column_about_tokens_or_passwords_stays() {
 }
 
 #[test]
+fn what_is_behind_a_column_of_secrets_that_is_as_wide_as_the_one_before_stays() {
+    let redactor = secrets();
+    let row = |[first, second, third]: [&str; 3]| format!("{first:<40}{second:<40}{third:<40}\n");
+    let value = |number: u64| drawn(LETTERS_AND_DIGITS, 32, number);
+    for first in ["", "user", "2026-01-0"] {
+        for ruler in [format!("{}\n", "-".repeat(120)), row(["--", "---------", "------"]), String::new()] {
+            let (mut text, mut left) = (row(["ID", "API_TOKEN", "RUN_ID"]) + &ruler, String::new());
+            let mut rows = String::new();
+            for number in 1..9 {
+                let [token, run] = [value(number), value(number + 100)];
+                let line = row([&format!("{first}{number}"), &token, &run]);
+                left.push_str(&line.replace(&token, "[redacted:secrets]"));
+                rows.push_str(&line);
+            }
+            left.insert_str(0, &text);
+            text.push_str(&rows);
+            assert_eq!(redacted(&redactor, &text), left);
+        }
+    }
+}
+
+#[test]
+fn the_ids_of_objects_that_are_lines_are_not_those_of_the_messages_before() {
+    let redactor = secrets();
+    for before in ["", "INFO ", "    ", "12:00:01 "] {
+        for message in ["invalid token", "Reset the password", "missing API key"] {
+            let line = |number: u64| {
+                let id = drawn(LETTERS_AND_DIGITS, 24, number);
+                format!("{before}{{\"id\": \"{id}\", \"tokens\": 12, \"msg\": \"{message}\"}}\n")
+            };
+            let text: String = (1..9).map(line).collect();
+            assert_eq!(redacted(&redactor, &text), text);
+        }
+    }
+}
+
+#[test]
+fn an_id_with_which_an_item_begins_does_not_belong_to_the_name_at_the_end_of_the_one_before() {
+    let redactor = secrets();
+    for [before, behind] in [["- `", "`: "], ["1. `", "` – "], ["`", "`: "], ["\"", "\": "]] {
+        for text in ["Rotate API token", "Store the password", "feat(auth): refresh tokens"] {
+            let item = |number: u64| {
+                let id = drawn("0123456789abcdef", 40, number);
+                format!("{before}{id}{behind}{text}\n")
+            };
+            let list: String = (1..5).map(item).collect();
+            assert_eq!(redacted(&redactor, &list), list);
+        }
+    }
+}
+
+#[test]
 fn a_table_with_very_many_columns_is_read_in_linear_time() {
     let redactor = secrets();
     let head = format!("{}\n", "PW  ".repeat(999));
