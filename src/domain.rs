@@ -352,8 +352,9 @@ impl Event {
     }
 
     /// Returns how much an event takes of a transaction, compared with the usual ones. A send with stored pairs is
-    /// predicted in it, which takes up to 35 ms, and one for a model with quotas reads the calls of a day. At the end of a search, up to a thousand associations are learned, and from the end
-    /// of a log or slate follow up to some thousand rows. Sixteen rows of its parts take as much as an event.
+    /// predicted in it, which takes up to 35 ms, and any send may be for a model with quotas, for which the calls of a
+    /// day are read. At the end of a search, up to a thousand associations are learned, and from the end of a log or slate
+    /// follow up to some thousand rows. Sixteen rows of its parts take as much as an event.
     #[must_use]
     pub fn weight(&self) -> usize {
         match self.kind() {

@@ -18,7 +18,7 @@ const LONG: usize = 64 << 10;
 /// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
 const MOST_OF_RECORDS: usize = 16 << 20;
 
-/// Returns how many bytes the values of the first columns of a row have.
+/// Returns how many bytes the values of so many first columns of a row have.
 #[must_use]
 pub fn length(row: &PgRow, columns: usize) -> usize {
     values(row, columns).map(|(_, bytes)| bytes.len()).sum()
@@ -40,7 +40,7 @@ pub fn long(row: &PgRow) -> Option<usize> {
     (length > LONG).then(|| length + size(row) / 2)
 }
 
-/// Returns the values of the first columns of a row, each with whether it is JSON already.
+/// Returns the values of so many first columns of a row, each with whether it is JSON already.
 fn values(row: &PgRow, columns: usize) -> impl Iterator<Item = (bool, &[u8])> {
     (0..columns).filter_map(|column| {
         let value = row.try_get_raw(column).ok()?;

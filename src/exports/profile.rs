@@ -250,7 +250,8 @@ impl Export {
                 if has_left_out {
                     break;
                 }
-                let long = rows::long(&row);
+                // The metadata becomes JSON values besides.
+                let long = rows::long(&row).map(|bytes| 2 * bytes);
                 waiting = long.map(|bytes| bytes + counted).filter(|bytes| !memory.try_hold(*bytes));
                 if waiting.is_some() {
                     break;

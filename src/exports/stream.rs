@@ -201,6 +201,8 @@ impl Export {
         }
         drop(rows);
         self.confirm(&mut connection).await?;
+        // It has the room of a long row until it is given back.
+        drop(connection);
         if !chunk.is_empty() && !reader.take(&mut chunk).await {
             return Ok(Progress::Abandoned);
         }

@@ -101,7 +101,7 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
         group by id, completed_at, intent
         having bool_or(not passed) and sum(bytes) <= 8388608
             and not exists (select from attempts a where a.project = $1 and a.generation_id = step.id
-                and a.attempt < min(step.attempt) and a.passed is not null and has_text(a.extracted_dsl))";
+                and a.attempt < min(step.attempt) and a.passed is not null and a.extracted_dsl <> '')";
     if !logs.is_empty() {
         sqlx::query(SQL).bind(project).bind(logs).execute(connection).await?;
     }

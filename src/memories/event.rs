@@ -293,8 +293,14 @@ impl Event {
             Action::Start(start) => start.redact(redaction),
             Action::Replace(code) => {
                 let pieces = code.chunks.iter_mut().map(|(_, start)| &mut start.new.content);
-                redaction.together(&mut pieces.collect::<Vec<_>>());
-                code.chunks.iter_mut().for_each(|(_, start)| start.redact(redaction));
+                let changed = redaction.together(&mut pieces.collect::<Vec<_>>());
+                for ((_, start), changed) in code.chunks.iter_mut().zip(changed) {
+                    if changed {
+                        // The piece is another one if it hides something else because of those before it.
+                        start.hash.extend(request_hash(&start.new.content));
+                    }
+                    start.redact(redaction);
+                }
             }
             Action::Change(change) => change.change.texts(redaction),
             Action::Ask(ask) => {

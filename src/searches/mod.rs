@@ -208,7 +208,7 @@ impl Check for NewSearch {
         checks.text("query", &self.query, MOST_QUERY);
         checks.count("result_count", self.result_count);
         checks.require(self.results.len() <= MOST_RESULTS, "results", "has more than 500 results");
-        let bytes: usize = self.offered().map(|path| path.len()).sum();
+        let bytes: usize = self.offered().take(MOST_RESULTS).map(|path| path.len()).sum();
         checks.require(bytes <= MOST_OF_RESULTS, "results", "has paths of more than 128 KiB together");
         for (index, result) in self.results.iter().enumerate() {
             checks.text(&format!("results/{index}/path"), &result.path, MOST_PATH);

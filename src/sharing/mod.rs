@@ -136,7 +136,7 @@ impl Place {
             return Some(other);
         }
         let own = other.permit.num_permits();
-        self.permit.merge(other.permit.split(own)?);
+        self.permit.merge(other.permit.split(own).expect("it has as many"));
         self.count += std::mem::take(&mut other.count);
         None
     }

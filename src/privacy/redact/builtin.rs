@@ -220,10 +220,12 @@ fn is_mailbox(text: &str) -> bool {
     ];
     const DOMAINS: [&str; 4] = ["com", "inc", "net", "org"];
     const ANNOTATIONS: [&str; 5] =
-        ["message.extendedinfo", "microsoft.dynamics.", "odata.", "org.odata.", "redfish."];
-    let domain = text.rsplit('@').next().unwrap_or_default().to_ascii_lowercase();
+        ["Message.ExtendedInfo", "Microsoft.Dynamics.", "OData.", "Org.OData.", "Redfish."];
+    let host = text.rsplit('@').next().unwrap_or_default();
+    let domain = host.to_ascii_lowercase();
     let (first, last) = domain.rsplit_once('.').unwrap_or_default();
-    let is_annotation = ANNOTATIONS.iter().any(|namespace| domain.starts_with(namespace));
+    let is_annotation = first == "odata" || ANNOTATIONS.iter().any(|namespace| host.starts_with(namespace));
+    let is_annotation = is_annotation && !DOMAINS.contains(&last);
     !is_annotation && !NO_DOMAINS.contains(&last) && (first != "self" || DOMAINS.contains(&last))
 }
 

@@ -184,8 +184,8 @@ fn in_common(one: &str, other: &str) -> usize {
     let is_logged = head.contains(|c: char| c.is_ascii_digit() || "|│┃>@\t".contains(c))
         || head.contains(": ")
         || head.split_once(':').is_some_and(|(level, _)| is_level(level));
-    // A word with several blanks behind it is a cell, without which the other columns would be below other names.
+    // A word with several blanks behind it is a cell, without which the other columns would be below other names, or a time.
     let word = head.trim_end_matches(' ');
-    let is_cell = head.len() > word.len() + 1 && !word.contains([' ', '\t']);
+    let is_cell = head.len() > word.len() + 2 && !word.contains([' ', '\t', ':']);
     if is_logged && !is_cell { end } else { 0 }
 }

@@ -69,18 +69,24 @@ pub(super) fn behind_words(text: &str, at: usize) -> Option<(usize, Result<Range
 /// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.
 /// `name` ends where the value begins, and `behind` begins where it ends. A value is alone in its line, or the line before goes on.
 pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
-    const MARKS: [char; 4] = ['"', '\'', '`', '\\'];
-    let outside = name.trim_end_matches(MARKS);
-    if outside.len() < name.len() {
-        // The words of one item of a list may end with the name, and the next item begin with an id.
-        let before = outside.trim_end_matches(|c: char| c.is_whitespace() || "-*".contains(c));
-        let is_below = outside[before.len()..].contains('\n') && before.ends_with(char::is_alphanumeric);
-        let rest = behind.lines().next().unwrap_or_default().trim_start_matches(MARKS);
-        return is_below && !rest.chars().all(|c| c.is_whitespace() || ",;.)]}".contains(c));
-    }
-    let before = outside.trim_end();
-    let is_below = outside[before.len()..].contains('\n') && !before.ends_with('\\');
+    let before = name.trim_end();
+    let is_below = name[before.len()..].contains('\n') && !before.ends_with('\\');
     let rest = behind.trim_start_matches([']', ')']);
     let next = rest.trim_start_matches([' ', '\t']);
     is_below && next.len() < rest.len() && next.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
+}
+
+/// Returns whether what looks like a value between quotation marks is the id with which an item of a list begins, behind an item whose
+/// last word is a name. A value is alone in its line, besides a comment.
+pub(super) fn is_of_next_item(name: &str, behind: &str) -> bool {
+    const MARKS: [char; 4] = ['"', '\'', '`', '\\'];
+    let outside = name.trim_end_matches(MARKS);
+    let before = outside.trim_end_matches(|c: char| c.is_whitespace() || "-*".contains(c));
+    let is_below = outside[before.len()..].contains('\n') && before.ends_with(char::is_alphanumeric);
+    if outside.len() == name.len() || !is_below {
+        return false;
+    }
+    let rest = beginning(behind, LONGEST).lines().next().unwrap_or_default().trim_start_matches(MARKS);
+    let rest = rest.trim_start_matches(|c: char| c.is_whitespace() || ",;.)]}".contains(c));
+    !rest.is_empty() && !rest.starts_with('#') && !rest.starts_with("//")
 }

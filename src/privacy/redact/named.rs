@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
-use super::lists::{behind_words, elements, is_of_next_line};
+use super::lists::{behind_words, elements, is_of_next_item, is_of_next_line};
 use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
@@ -207,7 +207,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
 static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
     // The mark may be in brackets, in the argument of one or several calls, also in a named one, or behind the prefix of a
     // string.
-    const OPENS: &str = r"(?:(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3}(?:<[a-z0-9_., ]+>\s*)?)?[(\[{]|-|<!\[cdata\[)";
+    const OPENS: &str = r"(?:&?(?:vec!)?(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3}(?:<[a-z0-9_., ]+>\s*)?)?[(\[{]|-|<!\[cdata\[)";
     // The prefix of a string is short. Before a quotation mark at the end, a whole value of letters looks like one.
     const PREFIX: &str = r"[a-z@$\#]{0,3}";
     const KEYWORD: &str = r#"(?:(?:(?:[a-z_]+\s*=\s*)?[a-z0-9_."'\[\]]+\s*,\s*){0,2}(?:default|default_?value|fallback)\s*[=:]|-string\s|string(?:\([0-9]+\))?\s)\s*"#;
@@ -297,7 +297,8 @@ fn values(text: &str) -> Vec<Range<usize>> {
                 Ok(value)
                     if is_no_secret(text, value.clone())
                         || is_checksum(before, &text[name.start()..value.start], &text[value.clone()])
-                        || is_of_next_line(name.as_str(), &text[value.end..]) =>
+                        || is_of_next_line(name.as_str(), &text[value.end..])
+                        || is_of_next_item(name.as_str(), &text[value.end..]) =>
                 {
                     at = behind_long_word(text, at);
                 }

@@ -51,6 +51,8 @@ pub struct Redaction<'a> {
     spans: u32,
     /// By how many bytes the event may still become longer.
     room: usize,
+    /// By how many bytes it has become longer for texts that have yet to be shown.
+    owed: usize,
     /// How many texts that are JSON are around the one that is being read.
     levels: usize,
     /// Whether only what is not text is kept of the event.
@@ -82,7 +84,7 @@ const MOST_TOGETHER: usize = 2 << 20;
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
-        Self { redactor, key, spans: 0, room: ROOM, levels: 0, is_reduced: false, counted: None }
+        Self { redactor, key, spans: 0, room: ROOM, owed: 0, levels: 0, is_reduced: false, counted: None }
     }
 
     /// Makes the rules those for an event of which only what is not text is kept.
@@ -130,7 +132,10 @@ impl<'a> Redaction<'a> {
         if self.counted.is_none() && is_json(text) {
             return self.json(text);
         }
-        self.room += text.len() / 2;
+        let room = text.len() / 2;
+        let paid = room.min(self.owed);
+        self.owed -= paid;
+        self.room += room - paid;
         self.redacted_from(text, 0, self.redactor.tags.as_ref())
     }
 
@@ -145,8 +150,11 @@ impl<'a> Redaction<'a> {
     }
 
     /// Applies the built-in rules to the pieces of a longer text, in order, as if it were not divided: a key may be in several of them,
-    /// and the head of a table in another one than its rows. The pieces are texts of their own besides.
-    pub fn together(&mut self, mut pieces: &mut [&mut String]) {
+    /// and the head of a table in another one than its rows. The pieces are texts of their own besides. Returns of each whether it was
+    /// changed.
+    pub fn together(&mut self, mut pieces: &mut [&mut String]) -> Vec<bool> {
+        let total = pieces.len();
+        let mut changed = Vec::with_capacity(total);
         while !pieces.is_empty() {
             let mut bytes = 0;
             let few = pieces.iter().take_while(|piece| {
@@ -155,14 +163,24 @@ impl<'a> Redaction<'a> {
             });
             let (few, others) = pieces.split_at_mut(few.count().max(1));
             if few.len() > 1 {
-                self.joined(few);
+                self.joined(few, &mut changed);
             }
+            changed.resize(total - others.len(), false);
             pieces = others;
         }
+        changed
     }
 
-    fn joined(&mut self, pieces: &mut [&mut String]) {
-        let whole = pieces.iter().map(|piece| piece.as_str()).collect::<Vec<_>>().join("\n");
+    fn joined(&mut self, pieces: &mut [&mut String], changed: &mut Vec<bool>) {
+        let mut whole = String::new();
+        let mut starts = Vec::with_capacity(pieces.len());
+        for piece in &*pieces {
+            if !whole.is_empty() && !whole.ends_with('\n') {
+                whole.push('\n');
+            }
+            starts.push(whole.len());
+            whole.push_str(piece);
+        }
         if let Some(bytes) = &mut self.counted {
             *bytes += effort(&whole);
             return;
@@ -176,8 +194,7 @@ impl<'a> Redaction<'a> {
         // Each piece makes room for what is replaced in it when it is shown by itself.
         let room = whole.len() / 2;
         self.room += room;
-        let mut start = 0;
-        for piece in pieces {
+        for (piece, start) in pieces.iter_mut().zip(starts) {
             let end = start + piece.len();
             let first = spans.partition_point(|span| span.end <= start);
             let inside = spans[first..].iter().take_while(|span| span.start < end).map(|span| Span {
@@ -186,11 +203,13 @@ impl<'a> Redaction<'a> {
                 ..*span
             });
             let inside: Vec<_> = inside.collect();
-            if let Some(new) = self.replaced(piece, 0, &inside, self.redactor.tags.as_ref()) {
+            let new = self.replaced(piece, 0, &inside, self.redactor.tags.as_ref());
+            changed.push(new.is_some());
+            if let Some(new) = new {
                 **piece = new;
             }
-            start = end + 1;
         }
+        self.owed += room.saturating_sub(self.room);
         self.room = self.room.saturating_sub(room);
     }
 

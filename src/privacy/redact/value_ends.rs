@@ -122,7 +122,21 @@ fn line(text: &str, at: usize) -> Option<usize> {
         || listed.strip_suffix(':').is_some_and(is_place)
         || COMMANDS.iter().any(|command| listed.ends_with(command));
     let is_alone = is_listed && value.len() < LONGEST && !value.contains(char::is_whitespace);
-    is_alone.then(|| value.trim_end_matches([',', ';']).len())
+    is_alone
+        .then(|| value.trim_end_matches([',', ';']).len())
+        .map(|length| before_end_of_string(&value[..length]))
+}
+
+/// Returns the length of the last line of a string in code without the mark that ends the string, and what is closed behind it.
+fn before_end_of_string(line: &str) -> usize {
+    let is_closing = |c: char| r#""'`\)]}"#.contains(c);
+    let closed = line.trim_end_matches(is_closing);
+    match line[closed.len()..].find(['"', '\'', '`']) {
+        Some(mark) if !closed.contains(['"', '\'', '`']) => {
+            line[..closed.len() + mark].trim_end_matches('\\').len()
+        }
+        _ => line.len(),
+    }
 }
 
 /// Returns where the first line ends of what is between quotation marks with so many backslashes. The next line is none or has a name,
@@ -139,7 +153,7 @@ fn line_end(text: &str, escapes: usize) -> Option<usize> {
         let backslashes = at - text[..*at].trim_end_matches('\\').len();
         backslashes % (2 * escapes + 2) == escapes + 1
     });
-    ends.filter(|(at, _)| is_line(&text[at + 1..])).map(|(at, _)| at - escapes - 1).next()
+    ends.map(|(at, _)| at).find(|at| is_line(&text[at + 1..])).map(|at| at - escapes - 1)
 }
 
 /// Returns the length of the characters with which a text begins that are neither blanks nor marks of strings and elements,

@@ -1,6 +1,6 @@
 //! Events that clients post: searches that start, are continued and end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
@@ -78,9 +78,8 @@ async fn threads_of(
     let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
     let mut threads = tables::read_threads_of(connection, project, &ids).await?;
     for event in events {
-        if let Action::Start(start) = &event.action {
-            let key = start.thread_key();
-            threads.entry(event.search_id).or_insert_with(|| (key.id(event.search_id.as_bytes()), key));
+        if let Some(thread) = event.thread_of_start() {
+            threads.entry(event.search_id).or_insert(thread);
         }
     }
     Ok(threads)
@@ -97,7 +96,15 @@ async fn apply(
 ) -> sqlx::Result<()> {
     let ids: Vec<_> = events.iter().map(|event| event.search_id).collect();
     let mut unit = UnitOfWork::begin(connection, project, rules, threads, &ids).await?;
-    if !unit.has_all_threads() {
+    // A stored search that was found may be gone now, and start on another thread.
+    let mut started = HashSet::new();
+    let is_locked = |event: &Kept<&Event>| match event.thread_of_start() {
+        Some((thread, _)) if started.insert(event.search_id) => {
+            threads.contains_key(&thread) || unit.stored(event.search_id).is_some()
+        }
+        _ => true,
+    };
+    if !unit.has_all_threads() || !events.iter().all(is_locked) {
         return Err(Lost.into());
     }
     let appends: Vec<_> =
@@ -106,6 +113,15 @@ async fn apply(
     verdicts.extend(events.iter().map(|event| unit.apply(*event, &mut fallbacks)));
     unit.save(connection, Timestamp::now()).await?;
     Ok(())
+}
+
+impl Event {
+    /// Returns the thread of the search that the event starts, if it does.
+    fn thread_of_start(&self) -> Option<(Uuid, ThreadKey)> {
+        let Action::Start(start) = &self.action else { return None };
+        let key = start.thread_key();
+        Some((key.id(self.search_id.as_bytes()), key))
+    }
 }
 
 impl Start {

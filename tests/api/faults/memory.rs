@@ -212,7 +212,7 @@ async fn long_texts(address: String) {
     };
     let json = "Content-Type: application/json";
     let search = json!({"query": long(2_000), "best_score": 0.1, "agent_session_id": long(200), "root": long(4_096),
-        "results": (0..100).map(|_| json!({"path": long(4_096), "score": 0.1})).collect::<Vec<_>>()});
+        "results": (0..7).map(|_| json!({"path": long(4_096), "score": 0.1})).collect::<Vec<_>>()});
     let head = format!("POST /v1/searches HTTP/1.1\r\n{json}");
     all(&address, 32, &head, search.to_string().as_bytes(), &[201, 503]).await;
     let body = json!({"user_intent": long(500_000), "domain_name": "d"}).to_string();

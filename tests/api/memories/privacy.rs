@@ -85,6 +85,10 @@ async fn what_the_pieces_of_a_file_hide_together_is_replaced_in_each_of_them() {
     let key = |lines: std::ops::Range<usize>| lines.map(line).collect::<Vec<_>>().join("\n");
     let kind = "RSA PRIVATE KEY";
     for (path, pieces) in [
+        (
+            "lines.csv",
+            [format!("id,name,api_key\n{}\n", rows(0..20)), format!("{}\n", rows(20..40)), rows(40..60)],
+        ),
         ("users.csv", [format!("id,name,api_key\n{}", rows(0..20)), rows(20..40), rows(40..60)]),
         (
             "key.txt",
@@ -105,6 +109,15 @@ async fn what_the_pieces_of_a_file_hide_together_is_replaced_in_each_of_them() {
     }
     let dump = service.dump().await;
     assert!(!dump.contains("Rw9xLm2P") && !dump.contains("wK7x"));
+    // What a piece hides may depend on those before it.
+    for (head, counts) in [("ref", [2, 0]), ("ref", [0, 2]), ("api_key", [2, 0]), ("api_key", [0, 2])] {
+        let pieces = [format!("id,name,{head}\n{}", rows(0..20)), rows(20..40)];
+        let chunks: Vec<_> = pieces.iter().map(|content| json!({"content": content})).collect();
+        let file = json!({"root": "/app", "path": "head.csv", "chunks": chunks});
+        let put = service.put("/v1/memories/code", &file).await.expect(200);
+        assert_eq!([&put["added"], &put["unchanged"]], counts, "{head}");
+    }
+    assert!(!service.dump().await.contains("Rw9xLm2P"));
     for kept in ["user59,[redacted:secrets]", "Words before.", "Words after.", "port: 80", "x: y"] {
         assert!(dump.contains(kept), "{kept}");
     }

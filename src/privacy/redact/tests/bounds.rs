@@ -61,6 +61,8 @@ fn a_text_of_nothing_but_names_is_read_in_linear_time() {
         "token: [a ",
         "password [|",
         "token: [a; ",
+        "x \"password\":\"qQ7xK2mZ9vB4nR8t\", ",
+        "token\n\"qQ7xK2mZ9vB4nR8t\" a ",
         "  - token:\n",
         "\u{1b}[1mpwd=",
         "\u{1b}[",

@@ -44,8 +44,8 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ("git@github.com:x/y", "[redacted:emails]:x/y"),
         ("logo@2x.png user@1000.service x@self.weight", "logo@2x.png user@1000.service x@self.weight"),
         (
-            r#"{"members@odata.bind": [], "owner@Microsoft.Dynamics.CRM.lookuplogicalname": "a"}"#,
-            r#"{"members@odata.bind": [], "owner@Microsoft.Dynamics.CRM.lookuplogicalname": "a"}"#,
+            r#"{"members@odata.bind": [], "owner@Microsoft.Dynamics.CRM.lookuplogicalname": "ann@redfish.org"}"#,
+            r#"{"members@odata.bind": [], "owner@Microsoft.Dynamics.CRM.lookuplogicalname": "[redacted:emails]"}"#,
         ),
         (
             r#"x\n\n@router.get(\"/x\")\t@app.command()\nann@x.org C:\bob@x.org"#,

@@ -127,6 +127,9 @@ fn of_several_lines_in_a_string_that_begins_with_a_name_only_the_value_is_replac
         (r#"printf "API_TOKEN="#, r#"\n\nPORT=3000" > .env"#),
         (r#"{"a": "{\"b\": \"API_KEY="#, r#"\\nPORT=3000\\n\"}"}"#),
         (r"print('API_KEY=", r"\n')"),
+        (r#"{"content": "DEBUG=true\nAPI_KEY="#, r#""}"#),
+        (r#"f.write("x\nAPI_KEY="#, r#"");"#),
+        (r#"{"a": [{"b": "{\"c\": \"x\\nAPI_KEY="#, r#"\"}"}]}"#),
     ] {
         let text = format!("{before}{value}{behind}");
         assert_eq!(redacted(&redactor, &text), format!("{before}[redacted:secrets]{behind}"), "{text}");
