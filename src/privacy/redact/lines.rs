@@ -34,7 +34,7 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
     const SIGN: &str = r"\+{1,2}(?:-- )?|~|(?<old>-(?:-- |-)?)";
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?:{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:{SIGN})(?:[ \t]*(?:{COMMENT}|> ?))?)?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?<more>{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:{SIGN})(?<comment>[ \t]*(?:{COMMENT}|> ?))?)?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
     ))
 });
 
@@ -46,6 +46,10 @@ pub(super) const MOST_LINES: usize = 100_000;
 struct Head {
     /// Where the end of the line before it is, and what stands before the line.
     range: Range<usize>,
+    /// Where something begins that stands behind something else, and may be the first cell of a row.
+    more: Option<usize>,
+    /// Where the mark of a comment or a quotation begins behind the sign of a comparison.
+    comment: Option<usize>,
     /// Where the sign begins of an element of a list, or of what a plan removes, if that is the last of what stands there.
     item: Option<usize>,
     /// What the end of the line before it is written as, if there is one.
@@ -55,9 +59,14 @@ struct Head {
 }
 
 impl Head {
-    /// Returns where what stands before the line is, without the sign of an element.
+    /// Returns where what stands before the line is, without a comment.
+    fn before_comment(&self) -> Range<usize> {
+        self.range.start..self.comment.unwrap_or(self.range.end)
+    }
+
+    /// Returns where what stands before the line is, without a comment or the sign of an element.
     fn before_item(&self) -> Range<usize> {
-        self.range.start..self.item.unwrap_or(self.range.end)
+        self.range.start..self.comment.or(self.item).unwrap_or(self.range.end)
     }
 
     /// Returns whether a part of this is more than the end of the line before.
@@ -89,8 +98,11 @@ fn listed(text: &str) -> Vec<Plain> {
             is_comparison && text[before.start()..].starts_with("\n ") && (head.is_empty() || is_cell());
         let length = if is_unchanged { 2 } else { length };
         let range = before.start()..before.start() + length;
+        let start = |name| found.name(name).map(|part| part.start()).filter(|start| range.contains(start));
         Head {
-            item: found.name("item").map(|item| item.start()).filter(|item| range.contains(item)),
+            more: start("more"),
+            comment: start("comment"),
+            item: start("item"),
             range,
             end_of_line: found.name("end").map(|_| '\n'),
             is_old: found.name("old").is_some(),
@@ -102,14 +114,27 @@ fn listed(text: &str) -> Vec<Plain> {
         let parts = heads.iter().map(|head| (head.before_item(), head.end_of_line));
         views.push(Plain::without(text, parts));
     }
-    if heads.iter().any(|head| head.item.is_some()) {
-        let parts = heads.iter().map(|head| (head.range.clone(), head.end_of_line));
+    if heads.iter().any(|head| head.item.is_some() && head.comment.is_none()) {
+        let parts = heads.iter().map(|head| (head.before_comment(), head.end_of_line));
+        views.push(Plain::without(text, parts));
+    }
+    if heads.iter().any(|head| head.more.is_some()) {
+        let parts = heads
+            .iter()
+            .map(|head| (head.range.start..head.more.unwrap_or(head.before_comment().end), head.end_of_line));
+        views.push(Plain::without(text, parts));
+    }
+    // In a list that is compared, comments stand between the elements.
+    if heads.iter().any(|head| head.comment.is_some()) {
+        let parts = heads
+            .iter()
+            .map(|head| (head.range.start..head.item.unwrap_or(head.range.end), head.end_of_line));
         views.push(Plain::without(text, parts));
     }
     if heads.iter().any(|head| head.is_old) {
         let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
         let new = heads.iter().zip(ends).map(|(head, end)| {
-            let end = if head.is_old { end } else { head.range.end };
+            let end = if head.is_old { end } else { head.before_comment().end };
             (head.range.start..end, head.end_of_line)
         });
         views.push(Plain::without(text, new));

@@ -218,6 +218,8 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         "     8→api_keys:\n     9→  - …\n    10→  - …\n    11→  - …\n    12→name: x",
         "     8→tokens:\n     9→- …\n    10→- …\n    11→- …\n    12→name: x",
         "+api_keys:\n+  - …\n+  - …\n+  - …\n",
+        "+API_KEYS = [\n+    # prod\n+    \"…\",\n+    # test\n+    \"…\",\n+    \"…\",\n+]\n",
+        "+# api_keys:\n+#   - …\n+#   - …\n+#   - …\n",
         "8:api_keys:\n9:  - …\n10:  - …\n11:  - …\n",
         "# tokens:\n#   - …\n#   - …\n#   - …\n",
         "got {\"content\": \"api_keys:\\n  - …\\n  - …\\n  - …\\nb: 2\"}",

@@ -202,6 +202,28 @@ fn what_is_beside_a_column_about_tokens_or_passwords_stays() {
 }
 
 #[test]
+fn the_first_cell_of_a_row_may_look_like_what_stands_before_lines() {
+    let redactor = secrets();
+    let value = |number: u64| drawn(LETTERS_AND_DIGITS, 32, number);
+    let uuid = |number: u64| format!("01a22b6f-0cad-764c-b822-25b2b425{number:04}");
+    let time = |number: u64| format!("2024-01-{number:02} 04:04:05");
+    let forms: [(&str, &dyn Fn(u64) -> String); 3] =
+        [("     {n}→", &uuid), ("     {n}→", &time), ("2024-01-02T03:04:05.{n}Z ", &time)];
+    for (before, first) in forms {
+        let line = |number: u64, row: &str| before.replace("{n}", &number.to_string()) + row + "\n";
+        let mut text = line(1, &format!(" {:<38} | api_token", "session"));
+        text += &line(2, &format!("{}+-----------", "-".repeat(40)));
+        let mut left = text.clone();
+        for number in 3..10 {
+            let row = |token: &str| line(number, &format!(" {:<38} | {token}", first(number)));
+            text += &row(&value(number));
+            left += &row("[redacted:secrets]");
+        }
+        assert_eq!(redacted(&redactor, &text), left);
+    }
+}
+
+#[test]
 fn what_is_behind_a_column_of_secrets_that_is_as_wide_as_the_one_before_stays() {
     let redactor = secrets();
     let row = |[first, second, third]: [&str; 3]| format!("{first:<40}{second:<40}{third:<40}\n");
