@@ -15,6 +15,9 @@ pub const MOST: usize = 32 << 20;
 /// The number of bytes above which a row needs memory of its own.
 const LONG: usize = 64 << 10;
 
+/// The number of bytes above which the room for a row is not kept for the next ones.
+const VERY_LONG: usize = 8 << 20;
+
 /// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
 const MOST_OF_RECORDS: usize = 16 << 20;
 
@@ -38,6 +41,12 @@ pub fn size(row: &PgRow) -> usize {
 pub fn long(row: &PgRow) -> Option<usize> {
     let length = length(row, row.len());
     (length > LONG).then(|| length + size(row) / 2)
+}
+
+/// Returns whether the room that a connection has taken for a row is so large that it should not be kept for the next ones.
+#[must_use]
+pub fn is_very_long(row: &PgRow) -> bool {
+    length(row, row.len()) > VERY_LONG
 }
 
 /// Returns the values of so many first columns of a row, each with whether it is JSON already.

@@ -30,8 +30,6 @@ use crate::sharing::{Place, Shares, Work, while_wanted};
 
 /// The time that an export waits for others to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time that a profile waits for others to end.
-const PATIENCE_OF_PROFILES: Duration = Duration::from_mins(1);
 /// The pause until a statement that was canceled should have ended.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long Postgres may do nothing on a connection whose statement was canceled. The connection is dead if it takes longer.
@@ -65,8 +63,6 @@ pub struct Exports {
     /// The longest time that a statement beside exports may take.
     pub(super) longest_statement: LongestStatement,
     places: Shares,
-    /// The profiles in progress: one of each project, and two in all. Each row of a profile takes several times its size.
-    profiles: Shares,
     /// The downloads of snapshots in progress.
     downloads: Shares,
     work: Arc<Work>,
@@ -102,7 +98,6 @@ impl Exports {
             longest_statement,
             bodies: bodies.clone(),
             places,
-            profiles: Shares::with_total(1, 2),
             downloads: Shares::new(MOST_DOWNLOADS),
             work: Arc::clone(work),
             arriving: arrivals(),
@@ -149,16 +144,11 @@ impl Exports {
         common: Common,
         memory: &Memory,
     ) -> Result<Report> {
-        let profiling = timeout(PATIENCE_OF_PROFILES, self.profiles.take(project, 1)).await;
-        let profiling = profiling
-            .map_err(|_| Error::Unavailable("the maximum number of profiles is in progress; try again"))?;
         let (place, name, memory) = (self.place(project).await?, description.name, memory.clone());
         let (db, arriving) = (self.db.clone(), Arriving::new(&self.arriving, project));
         self.in_time(async {
             let mut export = Export::fix(&self.db, project, description, dataset, common).await?;
             let profile = |mut connection: PoolConnection<Postgres>| async move {
-                // It is given back when the statements have ended.
-                let _profiling = profiling;
                 export.find_extent(&mut connection).await?;
                 export.profile(&mut connection, &db, name, &memory, &arriving).await
             };

@@ -56,7 +56,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sqlx::PgPool;
+use sqlx::{Connection as _, PgPool};
 use tokio::sync::mpsc;
 
 use super::export::{Export, PAGE};
@@ -89,6 +89,8 @@ enum End {
     Long(usize),
     /// Where the reader had taken too long to read so far.
     Slow,
+    /// Behind a row for which the connection has taken much room.
+    VeryLong,
     /// Behind a row that was left out. The connection keeps the room that it has taken for it until it is given back.
     LeftOut,
 }
@@ -178,6 +180,7 @@ impl Export {
                 chunk.reserve_exact(rows::size(&row));
             }
             place = None;
+            let is_very_long = rows::is_very_long(&row);
             self.write(&row, &mut chunk, None)?;
             drop(row);
             count += 1;
@@ -187,6 +190,9 @@ impl Export {
             if reader.waited() > until {
                 break End::Slow;
             }
+            if is_very_long {
+                break End::VeryLong;
+            }
             if long.is_some() {
                 memory.give_back();
             }
@@ -194,21 +200,21 @@ impl Export {
         if end != End::Last {
             reader.pause();
             arriving.end(place, &mut rows, db, process).await?;
-            memory.give_back();
         }
+        drop(rows);
+        connection.shrink_buffers();
+        memory.give_back();
         if end == End::Gone {
             return Ok(Progress::Abandoned);
         }
-        drop(rows);
         self.confirm(&mut connection).await?;
-        // It has the room of a long row until it is given back.
         drop(connection);
         if !chunk.is_empty() && !reader.take(&mut chunk).await {
             return Ok(Progress::Abandoned);
         }
         Ok(match end {
             End::Long(bytes) => Progress::Waiting(bytes),
-            End::Slow | End::LeftOut => Progress::More,
+            End::Slow | End::LeftOut | End::VeryLong => Progress::More,
             _ if count == PAGE => Progress::More,
             _ => Progress::Done,
         })
