@@ -35,12 +35,13 @@ pub(super) async fn insert(connection: &mut PgConnection, project: &str, logs: &
                 md5(a.extracted_dsl) as program, bare_hash(a.extracted_dsl) as bare
             from taught g
             cross join lateral (
-                select a.*, sum(octet_length(a.extracted_dsl)) over (order by a.attempt desc) - octet_length(a.extracted_dsl) as later
+                select a.attempt, a.passed, a.error_message, a.extracted_dsl,
+                    sum(octet_length(a.extracted_dsl)) over (order by a.attempt desc) - octet_length(a.extracted_dsl) as bytes_after
                 from attempts a
                 where a.project = $1 and a.generation_id = g.id and a.extracted_dsl is not null
                 order by a.attempt desc limit 1000
             ) a
-            where case when a.later < 8388608 then has_text(a.extracted_dsl) end
+            where case when a.bytes_after < 8388608 then has_text(a.extracted_dsl) end
         ),
         step as (
             select attempt.*,
