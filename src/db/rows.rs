@@ -21,9 +21,15 @@ const VERY_LONG: usize = 8 << 20;
 /// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
 const MOST_OF_RECORDS: usize = 16 << 20;
 
+/// Returns how many bytes the values of a row have.
+#[must_use]
+pub fn length(row: &PgRow) -> usize {
+    length_of_first(row, row.len())
+}
+
 /// Returns how many bytes the values of so many first columns of a row have.
 #[must_use]
-pub fn length(row: &PgRow, columns: usize) -> usize {
+pub fn length_of_first(row: &PgRow, columns: usize) -> usize {
     values(row, columns).map(|(_, bytes)| bytes.len()).sum()
 }
 
@@ -39,14 +45,14 @@ pub fn size(row: &PgRow) -> usize {
 /// own: for twice as many as it has, because the connection keeps the room that it has taken for the row, and for those that it has
 /// as JSON. Memory is held for twice as many as one says.
 pub fn long(row: &PgRow) -> Option<usize> {
-    let length = length(row, row.len());
+    let length = length(row);
     (length > LONG).then(|| length + size(row) / 2)
 }
 
 /// Returns whether the room that a connection has taken for a row is so large that it should not be kept for the next ones.
 #[must_use]
 pub fn is_very_long(row: &PgRow) -> bool {
-    length(row, row.len()) > VERY_LONG
+    length(row) > VERY_LONG
 }
 
 /// Returns the values of so many first columns of a row, each with whether it is JSON already.

@@ -279,7 +279,7 @@ impl Export {
     /// Returns whether a row is left out because it is too long without its last columns, of which so many were added. One that joins
     /// several records may be. The position moves to it.
     pub(super) fn leaves_out(&mut self, row: &PgRow, added: usize) -> sqlx::Result<bool> {
-        let is_too_long = rows::length(row, row.len() - added) > LONGEST_ROW;
+        let is_too_long = rows::length_of_first(row, row.len() - added) > LONGEST_ROW;
         if is_too_long {
             self.pass(row)?;
         }

@@ -15,7 +15,8 @@
 //!    client hangs up meanwhile, or it takes longer than an export may, the statement is canceled.
 //!
 //! 3. **Pages** (`Export::run`) have 5,000 rows in the order of their keys. Each is a statement with its own
-//!    snapshot, so that vacuum can proceed, and ends early if its reader takes long. Rows are read one by one, written as JSON in Rust, and sent in chunks of
+//!    snapshot, so that vacuum can proceed, and ends early if its reader takes long, or behind a very long row, whose room the
+//!    connection would keep. Rows are read one by one, written as JSON in Rust, and sent in chunks of
 //!    64 KiB through a channel that holds four of them. An export needs no more memory than that, except for a long row, for
 //!    which it holds some of the memory that requests share. If there is none, it forgets the row, ends the statement, waits,
 //!    and begins the next page with that row. Building the JSON

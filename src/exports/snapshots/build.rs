@@ -273,7 +273,7 @@ struct Bunch {
 impl Bunch {
     /// Adds a row to which so many bytes are added when it is written.
     fn push(&mut self, row: PgRow, key: RowKey, added: usize) {
-        self.bytes += added + rows::length(&row, row.len());
+        self.bytes += added + rows::length(&row);
         self.rows.push((row, key));
     }
 

@@ -198,7 +198,7 @@ impl Dataset for CorrectionPairs {
             ", coalesce(f.passed, p.fixed_attempt is null) as fixed_passed".to_owned()
         };
         columns.push_str(&texts);
-        for (sql, name) in self.texts(common, shape) {
+        for (sql, name) in self.long_texts(common, shape) {
             columns.extend([", ", sql, " as ", name]);
         }
         if common.with_metadata() {
@@ -290,7 +290,7 @@ impl CorrectionPairs {
 
     /// Returns the SQL of the texts of attempts and reviews in a row, each with the name of its column. They may be long, so that none
     /// is read twice. The programs of steps are in an array.
-    fn texts(&self, common: &Common, shape: Shape) -> Vec<(&'static str, &'static str)> {
+    fn long_texts(&self, common: &Common, shape: Shape) -> Vec<(&'static str, &'static str)> {
         let [wrong, right] = if self.is_raw() { RESPONSES } else { [WRONG, RIGHT] };
         let mut texts = Vec::new();
         if shape != Shape::Steps {
@@ -309,7 +309,7 @@ impl CorrectionPairs {
     /// are limited where they are stored.
     fn push_length(&self, query: &mut QueryBuilder<Postgres>, common: &Common, shape: Shape) {
         query.push(" and octet_length(g.user_intent)");
-        for (sql, _) in self.texts(common, shape) {
+        for (sql, _) in self.long_texts(common, shape) {
             query.push(format_args!(" + coalesce(octet_length({sql}), 0)"));
         }
         if common.with_metadata() {

@@ -224,9 +224,9 @@ fn is_mailbox(text: &str) -> bool {
     let host = text.rsplit('@').next().unwrap_or_default();
     let domain = host.to_ascii_lowercase();
     let (first, last) = domain.rsplit_once('.').unwrap_or_default();
-    let is_annotation = first == "odata" || ANNOTATIONS.iter().any(|namespace| host.starts_with(namespace));
-    let is_annotation = is_annotation && !DOMAINS.contains(&last);
-    !is_annotation && !NO_DOMAINS.contains(&last) && (first != "self" || DOMAINS.contains(&last))
+    let is_member =
+        ["odata", "self"].contains(&first) || ANNOTATIONS.iter().any(|namespace| host.starts_with(namespace));
+    !NO_DOMAINS.contains(&last) && (!is_member || DOMAINS.contains(&last))
 }
 
 /// Returns whether a text is an address of another machine. Of version 6, these are the ranges that are in use (IANA, "IPv6 Global

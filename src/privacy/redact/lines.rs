@@ -59,14 +59,24 @@ struct Head {
 }
 
 impl Head {
-    /// Returns where what stands before the line is, without a comment.
+    /// Returns where what stands before the line is, without the mark of a comment.
     fn before_comment(&self) -> Range<usize> {
         self.range.start..self.comment.unwrap_or(self.range.end)
     }
 
-    /// Returns where what stands before the line is, without a comment or the sign of an element.
+    /// Returns where what stands before the line is, without the mark of a comment or the sign of an element.
     fn before_item(&self) -> Range<usize> {
         self.range.start..self.comment.or(self.item).unwrap_or(self.range.end)
+    }
+
+    /// Returns where the first of what stands before the line is.
+    fn before_more(&self) -> Range<usize> {
+        self.range.start..self.more.unwrap_or(self.before_comment().end)
+    }
+
+    /// Returns where what stands before the line is, with the mark of a comment, without the sign of an element.
+    fn with_comment(&self) -> Range<usize> {
+        self.range.start..self.item.unwrap_or(self.range.end)
     }
 
     /// Returns whether a part of this is more than the end of the line before.
@@ -110,27 +120,17 @@ fn listed(text: &str) -> Vec<Plain> {
     };
     let heads: Vec<Head> = BEFORE.captures_iter(text).take(MOST_LINES).map(head).collect();
     let mut views = Vec::new();
-    if heads.iter().any(|head| head.is_more(&head.before_item())) {
-        let parts = heads.iter().map(|head| (head.before_item(), head.end_of_line));
-        views.push(Plain::without(text, parts));
-    }
-    if heads.iter().any(|head| head.item.is_some() && head.comment.is_none()) {
-        let parts = heads.iter().map(|head| (head.before_comment(), head.end_of_line));
-        views.push(Plain::without(text, parts));
-    }
-    if heads.iter().any(|head| head.more.is_some()) {
-        let parts = heads
-            .iter()
-            .map(|head| (head.range.start..head.more.unwrap_or(head.before_comment().end), head.end_of_line));
-        views.push(Plain::without(text, parts));
-    }
-    // In a list that is compared, comments stand between the elements.
-    if heads.iter().any(|head| head.comment.is_some()) {
-        let parts = heads
-            .iter()
-            .map(|head| (head.range.start..head.item.unwrap_or(head.range.end), head.end_of_line));
-        views.push(Plain::without(text, parts));
-    }
+    let mut view = |is_needed_for: fn(&Head) -> bool, before: fn(&Head) -> Range<usize>| {
+        if heads.iter().any(is_needed_for) {
+            let parts = heads.iter().map(|head| (before(head), head.end_of_line));
+            views.push(Plain::without(text, parts));
+        }
+    };
+    view(|head| head.is_more(&head.before_item()), Head::before_item);
+    view(|head| head.item.is_some() && head.comment.is_none(), Head::before_comment);
+    view(|head| head.more.is_some(), Head::before_more);
+    // In a list that is compared, comments stand between the elements, so that this is not the only view.
+    view(|head| head.comment.is_some(), Head::with_comment);
     if heads.iter().any(|head| head.is_old) {
         let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
         let new = heads.iter().zip(ends).map(|(head, end)| {
