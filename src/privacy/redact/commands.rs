@@ -120,7 +120,7 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
             format!(r#"[\s"']login\\*[\s"'](?:{ARGUMENTS})??-p{THEN}{PASSWORD}"#),
         ),
         // The words of .netrc and of the configuration of Redis.
-        (&["password ", "requirepass ", "masterauth "], format!(r"(?:(?:(?-u:\b)|{CODE})password|requirepass|masterauth)\s+{QUOTE}{PASSWORD}")),
+        (&["password ", "requirepass ", "masterauth "], format!(r"(?:(?:(?-u:\b)|{CODE})password|requirepass|masterauth)[ \t]+{QUOTE}{PASSWORD}")),
         // A line of .pgpass, also in a listing, a quotation, a comparison or a string.
         (
             &[":5432:", ":5433:", ":6432:", ":*:"],

@@ -225,10 +225,10 @@ fn apart(line: &str, blanks: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// Returns whether a line is drawn between rows.
+/// Returns whether a line is drawn between rows. A single sign is rather the mark of an item of a list.
 fn is_ruler(line: &str) -> bool {
     let line = line.trim();
-    !line.is_empty()
+    line.len() > 1
         && line.chars().all(|c| " +-=|:".contains(c) || ('─'..='╿').contains(&c))
         && line.contains(['-', '=', '─', '━', '═'])
 }

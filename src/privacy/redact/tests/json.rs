@@ -1,5 +1,5 @@
 use super::*;
-use crate::privacy::redact::texts::LONGEST_INNER;
+use crate::privacy::redact::texts::json::LONGEST_INNER;
 
 #[test]
 fn a_text_that_is_json_stays_json_and_its_strings_are_read_as_what_they_mean() {

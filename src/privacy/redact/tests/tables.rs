@@ -263,7 +263,8 @@ fn the_ids_of_objects_that_are_lines_are_not_those_of_the_messages_before() {
 #[test]
 fn an_id_with_which_an_item_begins_does_not_belong_to_the_name_at_the_end_of_the_one_before() {
     let redactor = secrets();
-    for [before, behind] in [["- `", "`: "], ["1. `", "` – "], ["`", "`: "], ["\"", "\": "]] {
+    for [before, behind] in [["- `", "`: "], ["- `", "` "], ["1. `", "` – "], ["`", "`: "], ["\"", "\": "]]
+    {
         for text in ["Rotate API token", "Store the password", "feat(auth): refresh tokens"] {
             let item = |number: u64| {
                 let id = drawn("0123456789abcdef", 40, number);
@@ -271,6 +272,10 @@ fn an_id_with_which_an_item_begins_does_not_belong_to_the_name_at_the_end_of_the
             };
             let list: String = (1..5).map(item).collect();
             assert_eq!(redacted(&redactor, &list), list);
+            let string = serde_json::json!({ "stdout": list }).to_string();
+            assert_eq!(redacted(&redactor, &string), string);
+            let lines = format!("{string}\n{string}\n");
+            assert_eq!(redacted(&redactor, &lines), lines);
         }
     }
 }
