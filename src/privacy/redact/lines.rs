@@ -85,17 +85,30 @@ impl Head {
     }
 }
 
-/// Returns the text without what stands before its lines, in all ways in which something does.
-pub(super) fn views(text: &str) -> Vec<Plain> {
-    let mut views = listed(text);
-    views.extend(repeated(text));
-    views.extend(headed(text));
-    views
+/// Returns the text without what stands before its lines, in all ways in which something does. Each view is a copy of the text, so
+/// that they are made one after the other.
+pub(super) fn views(text: &str) -> impl Iterator<Item = Plain> {
+    let others: [fn(&str) -> Option<Plain>; 2] = [repeated, headed];
+    listed(text).chain(others.into_iter().filter_map(move |view| view(text)))
 }
 
-/// Returns the text without what is of a known form before its lines. A text that compares two versions has another view, which
-/// is the new version, because an old value stands between a name and the new one.
-fn listed(text: &str) -> Vec<Plain> {
+/// A view that is made if it is needed for one of the lines. Of each line, it leaves out the part of the text that the second function
+/// returns, to which the end of the line is given.
+type View = (fn(&Head) -> bool, fn(&Head, usize) -> Range<usize>);
+
+/// The views without what is of a known form before lines.
+const LISTED: [View; 5] = [
+    (|head| head.is_more(&head.before_item()), |head, _| head.before_item()),
+    (|head| head.item.is_some() && head.comment.is_none(), |head, _| head.before_comment()),
+    (|head| head.more.is_some(), |head, _| head.before_more()),
+    // In a list that is compared, comments stand between the elements, so that this is not the only view.
+    (|head| head.comment.is_some(), |head, _| head.with_comment()),
+    // The new version of a comparison, because an old value stands between a name and the new one.
+    (|head| head.is_old, |head, end| if head.is_old { head.range.start..end } else { head.before_comment() }),
+];
+
+/// Returns the text without what is of a known form before its lines.
+fn listed(text: &str) -> impl Iterator<Item = Plain> {
     let is_comparison = text.starts_with("@@ -") || text.contains("\n@@ -");
     let head = |found: Captures<'_>| {
         let before = found.get_match();
@@ -119,27 +132,13 @@ fn listed(text: &str) -> Vec<Plain> {
         }
     };
     let heads: Vec<Head> = BEFORE.captures_iter(text).take(MOST_LINES).map(head).collect();
-    let mut views = Vec::new();
-    let mut view = |is_needed_for: fn(&Head) -> bool, before: fn(&Head) -> Range<usize>| {
-        if heads.iter().any(is_needed_for) {
-            let parts = heads.iter().map(|head| (before(head), head.end_of_line));
-            views.push(Plain::without(text, parts));
-        }
-    };
-    view(|head| head.is_more(&head.before_item()), Head::before_item);
-    view(|head| head.item.is_some() && head.comment.is_none(), Head::before_comment);
-    view(|head| head.more.is_some(), Head::before_more);
-    // In a list that is compared, comments stand between the elements, so that this is not the only view.
-    view(|head| head.comment.is_some(), Head::with_comment);
-    if heads.iter().any(|head| head.is_old) {
-        let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
-        let new = heads.iter().zip(ends).map(|(head, end)| {
-            let end = if head.is_old { end } else { head.before_comment().end };
-            (head.range.start..end, head.end_of_line)
-        });
-        views.push(Plain::without(text, new));
-    }
-    views
+    LISTED.into_iter().filter_map(move |(is_needed_for, before)| {
+        heads.iter().any(is_needed_for).then(|| {
+            let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
+            let parts = heads.iter().zip(ends).map(|(head, end)| (before(head, end), head.end_of_line));
+            Plain::without(text, parts)
+        })
+    })
 }
 
 /// Returns a text in which the strings of a language, such as those of JSON in a log, are lines of their own, and so are the lines

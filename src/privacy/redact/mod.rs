@@ -205,7 +205,7 @@ impl Redactor {
     /// Returns the spans of a text, which is also searched without what stands before its lines, and whether it has colors.
     fn of_lines(&self, text: &str) -> (Vec<Span>, bool) {
         let Found { mut spans, has_colors, spans_lines } = self.builtin.search(text);
-        for plain in if spans_lines { lines::views(text) } else { Vec::new() } {
+        for plain in spans_lines.then(|| lines::views(text)).into_iter().flatten() {
             let found = self.builtin.search(&plain.text).spans;
             spans.extend(found.into_iter().map(|span| span.in_whole(&plain)));
         }

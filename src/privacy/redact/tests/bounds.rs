@@ -192,8 +192,7 @@ fn the_texts_of_an_event_become_longer_by_a_half_at_most_and_a_name_by_little() 
 #[test]
 fn of_very_many_lines_the_first_are_read_without_what_stands_before_them() {
     let text = "+a\n".repeat(3 * lines::MOST_LINES);
-    let views = lines::views(&text);
-    let lengths: Vec<_> = views.iter().map(|plain| plain.text.len()).collect();
+    let lengths: Vec<_> = lines::views(&text).map(|plain| plain.text.len()).collect();
     assert_eq!(lengths, [text.len() - lines::MOST_LINES]);
 }
 
