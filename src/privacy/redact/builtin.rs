@@ -11,8 +11,11 @@ use super::{MOST_SPANS, Span, colors, secrets, tables};
 /// The name of the built-in rule of passwords, keys and tokens.
 pub(super) const SECRETS: &str = "secrets";
 
+/// The name of the built-in rule of the parts of paths that name a user.
+pub(super) const HOME_PATHS: &str = "home-paths";
+
 /// The names of the built-in rules.
-pub const BUILTIN: [&str; 4] = [SECRETS, "emails", "ips", "home-paths"];
+pub const BUILTIN: [&str; 4] = [SECRETS, "emails", "ips", HOME_PATHS];
 
 /// The number of that rule in [`BUILTIN`].
 const SECRETS_NUMBER: usize = 0;
@@ -164,7 +167,7 @@ fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
         ]
         .map(|regex| Pattern::matches(&[], regex, is_address))
         .into(),
-        "home-paths" => vec![Pattern::matches(
+        HOME_PATHS => vec![Pattern::matches(
             &["/home/", "/users/", r"\/home\/", r"\/users\/", r":\users\", r":\\users\\", r":\\\\users\\\\"],
             &home_paths(),
             always,

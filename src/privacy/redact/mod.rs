@@ -42,6 +42,7 @@ use self::plain::Plain;
 use super::hash_key::HashKey;
 
 pub use builtin::BUILTIN;
+pub use replacements::behind_home;
 pub use rules::RedactRules;
 pub use shapes::issuers;
 pub use texts::{GroupName, Redaction, Texts};

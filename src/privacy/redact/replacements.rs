@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use super::builtin::HOME_PATHS;
 use super::expression::Expression;
 use super::random::is_random;
 use super::{Redactor, Span};
@@ -10,6 +11,13 @@ use crate::privacy::hash_key::HashKey;
 
 /// The beginning of a replacement. The name of a rule follows, and then a tag, if there is one, and a bracket.
 const REPLACEMENT: &str = "[redacted:";
+
+/// Returns what is behind the home folder with which a path begins, if it was replaced.
+#[must_use]
+pub fn behind_home(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix(REPLACEMENT)?.strip_prefix(HOME_PATHS)?;
+    rest.split_once(']').map(|(_, behind)| behind)
+}
 
 /// What a private span becomes if its event has no room for a name, and a text with one in an event of which very many were replaced
 /// already.

@@ -1,6 +1,7 @@
 //! Paths as agents write them, in a normal form: relative to the folder in which the agent began.
 
-use crate::types::path::{has_drive, is_absolute};
+use crate::privacy::redact::behind_home;
+use crate::types::path::{self, has_drive};
 
 /// Returns the normal form of `path`, as seen from the folder `at`: relative to `root` if the path is in it, and
 /// otherwise absolute, or unchanged if no folder is known.
@@ -40,6 +41,11 @@ pub fn is_temporary(path: &str) -> bool {
             || OF_AGENTS.iter().any(|folder| path.contains(folder)))
 }
 
+/// Returns whether a path begins at a root, a drive, a server or a home folder, whose name may have been replaced.
+fn is_absolute(path: &str) -> bool {
+    path::is_absolute(path) || behind_home(path).is_some()
+}
+
 /// Returns the normal form of a folder's path, with which paths are compared.
 #[must_use]
 pub fn folder(path: &str) -> String {
@@ -49,7 +55,10 @@ pub fn folder(path: &str) -> String {
 /// Replaces the separators of Windows if the path is clearly one of Windows, whose drives have no case.
 fn slashes(path: &str) -> String {
     let is_drive = has_drive(path);
-    if !is_drive && !path.starts_with("\\\\") {
+    let is_of_windows = is_drive
+        || path.starts_with("\\\\")
+        || behind_home(path).is_some_and(|behind| behind.starts_with('\\'));
+    if !is_of_windows {
         return path.to_owned();
     }
     let mut path = path.replace('\\', "/");
@@ -89,6 +98,7 @@ mod tests {
 
     #[test]
     fn a_path_is_relative_to_its_root_if_it_lies_in_it() {
+        const HOME: Option<&str> = Some("[redacted:home-paths]/app");
         for (path, at, root, expected) in [
             ("/src/app/auth/Login.tsx", None, Some("/src/app"), "auth/Login.tsx"),
             ("/src/app/auth/Login.tsx", None, Some("/src/app/"), "auth/Login.tsx"),
@@ -106,6 +116,11 @@ mod tests {
             (r"C:\src\a.cs", None, Some("c:/src/app"), "C:/src/a.cs"),
             (r"d:\a.cs", None, None, "D:/a.cs"),
             ("~/notes.md", Some("/src"), Some("/src"), "~/notes.md"),
+            ("[redacted:home-paths]/app/a.rs", HOME, HOME, "a.rs"),
+            ("auth/a.rs", HOME, HOME, "auth/a.rs"),
+            ("[redacted:home-paths:9f1c2b7a]/b.rs", HOME, HOME, "[redacted:home-paths:9f1c2b7a]/b.rs"),
+            (r"[redacted:home-paths]\app\a.cs", None, Some(r"[redacted:home-paths]\app"), "a.cs"),
+            ("[redacted:secrets]/a.rs", HOME, HOME, "[redacted:secrets]/a.rs"),
         ] {
             assert_eq!(normalise(path, at, root), expected, "{path}");
         }

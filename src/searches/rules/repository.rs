@@ -4,6 +4,7 @@
 use uuid::Uuid;
 
 use super::paths;
+use crate::privacy::redact::behind_home;
 use crate::types::derived_id;
 
 /// The maximum number of characters of a repository's name. A longer name is cut.
@@ -42,7 +43,8 @@ fn owner<'a>(above: &[&'a str], part: &'a str) -> Option<&'a str> {
     }
     let outer = above.iter().rposition(|part| !part.starts_with('.'))?;
     // Worktrees in a home can be of any repository: `/home/jane/.codex/worktrees/4f2a/app`.
-    let is_home = outer == 1 && matches!(above[0], "home" | "Users") || outer == 0 && above[0] == "root";
+    let is_home = outer == 1 && matches!(above[0], "home" | "Users")
+        || outer == 0 && (above[0] == "root" || behind_home(above[0]).is_some());
     (!is_home).then_some(above[outer])
 }
 
@@ -63,6 +65,8 @@ mod tests {
             ("/src/app-worktrees/fix", "app"),
             ("/src/app.worktrees/fix", "app"),
             ("/home/jane/.codex/worktrees/4f2a/app", "app"),
+            ("[redacted:home-paths]/.codex/worktrees/4f2a/app", "app"),
+            ("[redacted:home-paths]/app/.worktrees/fix", "app"),
             ("/root/app/.worktrees/fix", "app"),
             ("/root/.codex/worktrees/4f2a/app", "app"),
             ("/src/myworktrees/app", "app"),

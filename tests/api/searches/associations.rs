@@ -119,6 +119,31 @@ async fn patterns_are_found_by_a_folder_and_a_query_that_are_redacted() {
 }
 
 #[tokio::test]
+async fn files_below_a_home_folder_whose_name_is_redacted_are_those_of_all_clones() {
+    let service = Service::open().await;
+    service.put("/v1/projects/default", &json!({"redact": {"builtin": ["home-paths"]}})).await.expect(200);
+    let in_clone = |root: &str, at| with(weak("login button", at), &json!({"root": root}));
+    for (root, file, at) in [
+        ("/home/ann/shop", "/home/ann/shop/a.rs", 0),
+        ("/home/bob/shop", "a.rs", 100),
+        ("/srv/shop", "/srv/shop/a.rs", 200),
+    ] {
+        let search = with(in_clone(root, at), &json!({"agent_session_id": root}));
+        find(&service, search, &[file]).await;
+    }
+    let found = associations(&service, "login button").await;
+    assert_eq!(
+        (column(&found, "path"), column(&found, "evidence")),
+        (vec![json!("a.rs"); 2], vec![json!(2), json!(1)])
+    );
+    let search = with(in_clone("/home/eve/shop", 900), &json!({"agent_session_id": "t", "results": []}));
+    let hints = service.post("/v1/searches", &search).await.expect(201)["hints"].clone();
+    assert_eq!(column(hints.as_array().expect("hints"), "path"), ["a.rs"]);
+    let file = json!({"root": "/home/ann/shop", "path": "/home/ann/shop/a.rs"});
+    assert_eq!(service.post("/v1/associations/gone", &file).await.expect(200), json!({"gone": 1}));
+}
+
+#[tokio::test]
 async fn erasing_a_session_takes_away_what_it_alone_has_taught() {
     let service = Service::open().await;
     find(&service, weak("login button", 0), &["a.rs", "b.rs"]).await;
