@@ -159,7 +159,7 @@ create table association_evidence (
 );
 
 create index association_evidence_source on association_evidence (source, project);
--- Few associations are reported as wrong, and an export asks for each answer whether it was.
+-- Few associations are reported as wrong, and an export asks which.
 create index association_evidence_wrong on association_evidence (association_id, project) where kind = 'wrong';
 
 comment on table association_evidence is 'Why an association has its weight; erasing a session takes its part away again.';

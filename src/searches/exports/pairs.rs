@@ -185,18 +185,21 @@ impl SearchPairs {
         if let Some(as_of) = common.as_of {
             query.push(" and correction.completed_at < ").push_bind(as_of);
         }
+        // Which associations are wrong is asked once, and not for each of the searches that an association may have.
         query.push(
-            ") and not exists (
-                select from association_evidence wrong
-                where wrong.project = $1 and wrong.association_id = e.association_id and wrong.kind = 'wrong'",
+            ") and e.association_id not in (
+                select wrong.association_id from (
+                    select reported.association_id, max(reported.at) as at from association_evidence reported
+                    where reported.project = $1 and reported.kind = 'wrong'",
         );
         if let Some(as_of) = common.as_of {
-            query.push(" and wrong.at < ").push_bind(as_of);
+            query.push(" and reported.at < ").push_bind(as_of);
         }
         query.push(
-            " and not exists (
+            " group by reported.association_id) wrong
+                where not exists (
                     select from association_evidence later left join searches found on found.project = $1 and found.id = later.source
-                    where later.project = $1 and later.association_id = e.association_id
+                    where later.project = $1 and later.association_id = wrong.association_id
                         and coalesce(found.completed_at, later.at) > wrong.at
                         and later.kind in ('found', 'useful')",
         );

@@ -265,6 +265,33 @@ pub(super) async fn plan(service: &Service, query: &mut QueryBuilder<Postgres>) 
     plan[0]["Plan"].clone()
 }
 
+#[tokio::test]
+async fn whether_a_file_is_wrong_for_a_query_is_asked_once_for_all_searches_with_the_query() {
+    const SEARCHES: u128 = 400;
+    let service = Service::open().await;
+    let searches = (0..SEARCHES).flat_map(|number| {
+        let (search, session) = (Uuid::from_u128(number), number.to_string());
+        [
+            json!({"event": "search", "id": search, "query": "q", "best_score": 0.1, "result_count": 0, "agent_session_id": session,
+                "timestamp": 1_767_225_600}),
+            json!({"event": "fallback", "search_id": search, "kind": "read", "path": "x.rs", "timestamp": 1_767_225_601}),
+            json!({"event": "search_outcome", "search_id": search, "timestamp": 1_767_225_602}),
+        ]
+    });
+    service.accept(&searches.collect::<Vec<_>>()).await;
+    sqlx::raw_sql("analyze").execute(service.pool()).await.expect("statistics");
+    let associations = service.get("/v1/associations?query=q").await.expect(200)["data"].clone();
+    let id = associations[0]["id"].as_str().expect("an id");
+    let wrong = json!({"verdict": "wrong"});
+    service.post(&format!("/v1/associations/{id}/feedback"), &wrong).await.expect(200);
+    let entry = DATASETS.iter().find(|entry| entry.description.name == "search-pairs").expect("search pairs");
+    let export = export(&service, entry, &[]).await;
+    let plan = plan(&service, &mut export.next_page("").expect("a statement")).await;
+    let most = widest(&plan);
+    assert!(most <= 4.0 * SEARCHES as f64, "{most} rows in a step of {plan:#}");
+    assert_eq!(plan["Actual Rows"], 0.0, "{plan:#}");
+}
+
 /// The most rows that a step of a plan has read, with those that it has left out.
 pub(super) fn widest(plan: &Value) -> f64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or(0.0);
