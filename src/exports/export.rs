@@ -229,10 +229,7 @@ impl Export {
 
     /// Adds the order of rows by these columns.
     fn push_order(&self, query: &mut QueryBuilder<Postgres>, columns: &[&str]) {
-        let direction = match self.rows.common.order() {
-            Order::Oldest => "asc",
-            Order::Newest => "desc",
-        };
+        let direction = self.rows.common.order().direction();
         for (place, column) in columns.iter().enumerate() {
             let before = if place == 0 { "order by" } else { "," };
             query.push(format_args!(" {before} {column} {direction}"));

@@ -129,6 +129,17 @@ pub enum Order {
     Newest,
 }
 
+impl Order {
+    /// Returns the direction of SQL.
+    #[must_use]
+    pub fn direction(self) -> &'static str {
+        match self {
+            Self::Oldest => "asc",
+            Self::Newest => "desc",
+        }
+    }
+}
+
 /// How equal rows are treated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]

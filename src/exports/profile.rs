@@ -242,12 +242,12 @@ impl Export {
             let mut query = self.next_page("")?;
             let query = query.build();
             let mut page = query.fetch(&mut *connection);
-            let (mut count, mut waiting, mut ends_early) = (0, None, false);
-            let mut place = None;
+            let (mut count, mut waiting, mut has_left_out) = (0, None, false);
+            let (mut place, mut keeps) = (None, false);
             while let Some((row, taken)) = arriving.row(&mut page).await? {
                 place = taken;
-                ends_early = self.leaves_out(&row, 0)?;
-                if ends_early {
+                has_left_out = self.leaves_out(&row, 0)?;
+                if has_left_out {
                     break;
                 }
                 // The metadata becomes JSON values besides.
@@ -257,8 +257,8 @@ impl Export {
                     break;
                 }
                 place = None;
-                // The connection keeps the room of a very long row.
-                ends_early = rows::is_very_long(&row);
+                // The connection keeps the room of a very long row until the page ends.
+                keeps |= rows::is_very_long(&row);
                 self.write(&row, &mut line, Some(&mut profile))?;
                 drop(row);
                 profile.measure(line.len());
@@ -266,21 +266,18 @@ impl Export {
                 count += 1;
                 if long.is_some() {
                     line = Vec::new();
-                }
-                if ends_early {
-                    break;
-                }
-                if long.is_some() {
-                    memory.give_back();
-                    memory.hold(counted).await?;
+                    if !keeps {
+                        memory.give_back();
+                        memory.hold(counted).await?;
+                    }
                 }
             }
-            if waiting.is_some() || ends_early {
+            if waiting.is_some() || has_left_out {
                 arriving.end(place, &mut page, pool, process).await?;
             }
             drop(page);
             connection.shrink_buffers();
-            if ends_early {
+            if keeps {
                 memory.give_back();
                 memory.hold(counted).await?;
             }
@@ -290,7 +287,7 @@ impl Export {
                 memory.hold_late(bytes, STALL).await?;
                 continue;
             }
-            if count < PAGE && !ends_early || profile.rows >= MOST_SAMPLED {
+            if count < PAGE && !has_left_out || profile.rows >= MOST_SAMPLED {
                 break;
             }
         }

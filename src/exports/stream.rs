@@ -15,16 +15,15 @@
 //!    client hangs up meanwhile, or it takes longer than an export may, the statement is canceled.
 //!
 //! 3. **Pages** (`Export::run`) have 5,000 rows in the order of their keys. Each is a statement with its own
-//!    snapshot, so that vacuum can proceed, and ends early if its reader takes long, or behind a very long row, whose room the
-//!    connection would keep. Rows are read one by one, written as JSON in Rust, and sent in chunks of
-//!    64 KiB through a channel that holds four of them. An export needs no more memory than that, except for a long row, for
-//!    which it holds some of the memory that requests share. If there is none, it forgets the row, ends the statement, waits,
-//!    and begins the next page with that row. Building the JSON
-//!    in SQL is slower: 178 MB/s for `COPY (SELECT json …)` against 420 MB/s. Exports have their own connections, four
-//!    for each project unless it is configured otherwise, and wait five seconds for one. A reader that reads nothing
-//!    for a minute is disconnected, so that slow readers do not delay others. While other projects send requests, the
-//!    exports of one project take turns at working with each other and with its other requests, and an export that
-//!    waits for its reader has none.
+//!    snapshot, so that vacuum can proceed, and ends early if its reader takes long. Rows are read one by one, written
+//!    as JSON in Rust, and sent in chunks of 64 KiB through a channel that holds four of them. An export needs no more
+//!    memory than that, except for a long row, for which it holds some of the memory that requests share, and for a very
+//!    long one until its page ends, because the connection keeps the room. If there is none, it forgets the row, ends the
+//!    statement, waits, and begins the next page with that row. Building the JSON in SQL is slower: 178 MB/s for
+//!    `COPY (SELECT json …)` against 420 MB/s. Exports have their own connections, four for each project unless it is
+//!    configured otherwise, and wait five seconds for one. A reader that reads nothing for a minute is disconnected, so
+//!    that slow readers do not delay others. While other projects send requests, the exports of one project take turns
+//!    at working with each other and with its other requests, and an export that waits for its reader has none.
 //!
 //! 4. **End.** If the reader is gone, the statement is canceled, and the export ends. If a statement fails, the
 //!    error is sent through the channel and breaks the body, so that a client sees a broken transfer and never a
@@ -90,8 +89,6 @@ enum End {
     Long(usize),
     /// Where the reader had taken too long to read so far.
     Slow,
-    /// Behind a row for which the connection has taken much room.
-    VeryLong,
     /// Behind a row that was left out. The connection keeps the room that it has taken for it until it is given back.
     LeftOut,
 }
@@ -161,7 +158,7 @@ impl Export {
         let until = reader.waited() + patience;
         let out = reader.out.clone();
         let mut gone = pin!(out.closed());
-        let mut place = None;
+        let (mut place, mut keeps) = (None, false);
         let end = loop {
             let row = tokio::select! {
                 biased;
@@ -181,7 +178,8 @@ impl Export {
                 chunk.reserve_exact(rows::size(&row));
             }
             place = None;
-            let is_very_long = rows::is_very_long(&row);
+            // The connection keeps the room of a very long row until the page ends.
+            keeps |= rows::is_very_long(&row);
             self.write(&row, &mut chunk, None)?;
             drop(row);
             count += 1;
@@ -191,10 +189,7 @@ impl Export {
             if reader.waited() > until {
                 break End::Slow;
             }
-            if is_very_long {
-                break End::VeryLong;
-            }
-            if long.is_some() {
+            if long.is_some() && !keeps {
                 memory.give_back();
             }
         };
@@ -215,7 +210,7 @@ impl Export {
         }
         Ok(match end {
             End::Long(bytes) => Progress::Waiting(bytes),
-            End::Slow | End::LeftOut | End::VeryLong => Progress::More,
+            End::Slow | End::LeftOut => Progress::More,
             _ if count == PAGE => Progress::More,
             _ => Progress::Done,
         })
