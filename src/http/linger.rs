@@ -11,13 +11,14 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, Version, header};
 use bytes::{Buf as _, Bytes};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -33,7 +34,7 @@ const MOST: Duration = Duration::from_secs(10);
 const PIECE: usize = 32 << 10;
 
 /// A stream from which no more than a piece is read at a time, and only what its frames allow. When it is dropped, it is not closed,
-/// but given to whoever made this value, if everything was sent on it.
+/// but given to whoever made this value, with whether everything was sent on it.
 pub(super) struct Lingering<S> {
     stream: Option<S>,
     /// The number of bytes that were read since others had their turn.
@@ -41,13 +42,13 @@ pub(super) struct Lingering<S> {
     frames: Frames,
     /// What was read of the stream and may not be passed on yet.
     ahead: Bytes,
-    to: Option<oneshot::Sender<S>>,
+    to: Option<oneshot::Sender<(S, bool)>>,
     is_sent: bool,
 }
 
 impl<S: Unpin> Lingering<S> {
     /// Wraps a stream. The receiver gets it when it is no longer used.
-    pub(super) fn new(stream: S, frames: Frames) -> (Self, oneshot::Receiver<S>) {
+    pub(super) fn new(stream: S, frames: Frames) -> (Self, oneshot::Receiver<(S, bool)>) {
         let (to, from) = oneshot::channel();
         (
             Self { stream: Some(stream), read: 0, frames, ahead: Bytes::new(), to: Some(to), is_sent: false },
@@ -62,9 +63,9 @@ impl<S: Unpin> Lingering<S> {
 
 impl<S> Drop for Lingering<S> {
     fn drop(&mut self) {
-        if let (true, Some(stream), Some(to)) = (self.is_sent, self.stream.take(), self.to.take()) {
+        if let (Some(stream), Some(to)) = (self.stream.take(), self.to.take()) {
             // If nobody waits for it, it is closed.
-            drop(to.send(stream));
+            drop(to.send((stream, self.is_sent)));
         }
     }
 }
@@ -146,6 +147,32 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
             left -= of_piece;
         }
         Poll::Ready(Ok(sent))
+    }
+}
+
+/// Whether a response was broken off of which nothing but the end of the connection tells that it is over, as in HTTP/1.0. Its
+/// connection is reset, so that it does not look whole (RFC 9112, section 8).
+#[derive(Debug, Clone, Default)]
+pub(super) struct BrokenOff(Arc<AtomicBool>);
+
+impl BrokenOff {
+    /// Keeps note of whether the response to a request of this version is broken off.
+    pub(super) fn watch(&self, version: Version, response: Response<Body>) -> Response<Body> {
+        if version > Version::HTTP_10 {
+            return response;
+        }
+        let is_broken_off = Arc::clone(&self.0);
+        response.map(|body| {
+            Body::new(body.map_err(move |error| {
+                is_broken_off.store(true, Ordering::Relaxed);
+                error
+            }))
+        })
+    }
+
+    /// Returns whether it was.
+    pub(super) fn is(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -311,13 +338,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_stream_on_which_everything_was_sent_is_given_back() {
+    async fn a_stream_is_given_back_with_whether_everything_was_sent() {
         let (interrupted, from) = Lingering::new(tokio::io::duplex(1).0, frames());
         drop(interrupted);
-        from.await.expect_err("it is closed");
+        assert!(!from.await.expect("a stream").1);
         let (mut ended, from) = Lingering::new(tokio::io::duplex(1).0, frames());
         ended.shutdown().await.expect("shuts down");
         drop(ended);
-        from.await.expect("a stream");
+        assert!(from.await.expect("a stream").1);
     }
 }

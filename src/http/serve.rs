@@ -21,7 +21,7 @@ use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use super::http2_limits::{Bodies, Frames, Places};
-use super::linger::{Lingering, Unread, linger};
+use super::linger::{BrokenOff, Lingering, Unread, linger};
 use crate::error::{Error, Refused};
 
 /// How long requests in flight may take once the server is stopping.
@@ -123,6 +123,8 @@ pub async fn serve(
         let routers = routers.clone();
         let asked = Arc::new(Asked::default());
         let asked_here = Arc::clone(&asked);
+        let broken_off = BrokenOff::default();
+        let broken_off_here = broken_off.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             asked_here.count(&request);
             let has_many_fields = request.headers().len() > MOST_FIELDS;
@@ -130,6 +132,7 @@ pub async fn serve(
             request.extensions_mut().insert(ConnectInfo(address));
             // A connection that was opened while the server was starting goes on with what it serves then.
             let router = routers.borrow().clone();
+            let (version, broken_off) = (request.version(), broken_off_here.clone());
             async move {
                 if has_many_fields {
                     return Ok(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
@@ -142,7 +145,7 @@ pub async fn serve(
                 if is_full {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                Ok::<_, std::convert::Infallible>(response)
+                Ok::<_, std::convert::Infallible>(broken_off.watch(version, response))
             }
         });
         // Who reads nothing of an answer is hung up on, as the answer stays in memory.
@@ -185,8 +188,10 @@ pub async fn serve(
             if let Err(error) = ended {
                 tracing::debug!(error, "a connection was interrupted");
             }
-            if let Ok(stream) = ended_stream.await {
-                linger(stream, patience).await;
+            match ended_stream.await {
+                Ok((stream, _)) if broken_off.is() => drop(stream.get_ref().set_zero_linger()),
+                Ok((stream, true)) => linger(stream, patience).await,
+                _ => {}
             }
         });
     }

@@ -1,14 +1,17 @@
 //! A full queue, a deadlock and a client that stops sending: nobody is waited for without end.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use axum::routing::get;
 use futures_util::StreamExt as _;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, ready};
 use futures_util::stream;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -209,11 +212,11 @@ async fn short_events_that_wait_take_bounded_memory() {
 }
 
 /// Serves on a port until the sender is dropped.
-async fn listen(service: &Service, limits: Connections) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
+async fn listen(router: &Router, limits: Connections) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (stop, stopped) = oneshot::channel::<()>();
-    let router = service.router.clone();
+    let router = router.clone();
     let serving = tokio::spawn(serve(listener, tokio::sync::watch::channel(router).1, limits, async {
         drop(stopped.await);
     }));
@@ -234,7 +237,7 @@ async fn http2(address: SocketAddr) -> Option<(SendRequest<Body>, JoinHandle<()>
 async fn a_connection_in_http2_that_asks_for_nothing_is_closed_and_its_requests_are_answered() {
     let service = Service::open().await;
     let patience = Duration::from_millis(300);
-    let (address, stop, serving) = listen(&service, Connections { connections: 2, patience }).await;
+    let (address, stop, serving) = listen(&service.router, Connections { connections: 2, patience }).await;
     let (_idle, connection) = http2(address).await.expect("an answer");
     tokio::time::timeout(Duration::from_secs(20), connection).await.expect("it is closed").expect("it ends");
     // The body of a request takes longer than that to come.
@@ -260,7 +263,7 @@ async fn a_connection_in_http2_that_asks_for_nothing_is_closed_and_its_requests_
 async fn bodies_that_nobody_reads_do_not_slow_down_an_upload_on_the_same_connection_in_http2() {
     let service = Service::open().await;
     let limits = Connections { connections: 2, patience: Duration::from_mins(1) };
-    let (address, stop, serving) = listen(&service, limits).await;
+    let (address, stop, serving) = listen(&service.router, limits).await;
     let (mut requests, _connection) = http2(address).await.expect("an answer");
     let post = |path: &str, body: Body| {
         let request =
@@ -304,7 +307,7 @@ async fn writers_look_rows_up_by_an_index_also_while_a_table_is_small() {
 async fn connections_beyond_the_most_are_closed_also_in_http2() {
     let service = Service::open().await;
     let patience = Duration::from_mins(1);
-    let (address, stop, serving) = listen(&service, Connections { connections: 1, patience }).await;
+    let (address, stop, serving) = listen(&service.router, Connections { connections: 1, patience }).await;
     let held = join_all((0..33).map(|_| http2(address))).await;
     assert!(held.iter().all(Option::is_some));
     assert!(http2(address).await.is_none(), "no place is free");
@@ -317,7 +320,7 @@ async fn connections_beyond_the_most_are_closed_also_in_http2() {
 async fn a_server_with_all_connections_taken_answers_probes_and_refuses_the_rest() {
     let service = Service::open().await;
     let limits = Connections { connections: 3, patience: Duration::from_mins(1) };
-    let (address, stop, serving) = listen(&service, limits).await;
+    let (address, stop, serving) = listen(&service.router, limits).await;
     let ask = async |path: &str| {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
@@ -355,11 +358,41 @@ async fn a_server_with_all_connections_taken_answers_probes_and_refuses_the_rest
     serving.await.expect("it ends when told");
 }
 
+/// In HTTP/1.0, a response without a length ends with its connection, as those of nginx's proxies do unless they are told otherwise.
+#[tokio::test]
+async fn a_response_that_is_broken_off_does_not_look_whole_in_any_version_of_http() {
+    let pieces = |is_whole: bool| {
+        get(move || async move {
+            let last =
+                if is_whole { Ok("the rest\n") } else { Err(io::Error::from(io::ErrorKind::BrokenPipe)) };
+            Body::from_stream(stream::iter([Ok("some rows\n")]).chain(stream::once(ready(last))))
+        })
+    };
+    let router = Router::new().route("/whole", pieces(true)).route("/broken", pieces(false));
+    let limits = Connections { connections: 3, patience: Duration::from_mins(1) };
+    let (address, stop, serving) = listen(&router, limits).await;
+    for version in ["1.0", "1.1"] {
+        let read = async |path: &str| {
+            let mut connection = TcpStream::connect(address).await.expect("it listens");
+            let request =
+                format!("GET /{path} HTTP/{version}\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            connection.write_all(request.as_bytes()).await.expect("it reads");
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).await.map(|_| answer)
+        };
+        assert!(read("whole").await.expect("it is whole").contains("the rest\n"), "{version}");
+        let is_over = |answer: String| version == "1.0" || answer.ends_with("0\r\n\r\n");
+        assert!(!read("broken").await.is_ok_and(is_over), "{version}");
+    }
+    drop(stop);
+    serving.await.expect("it ends when told");
+}
+
 #[tokio::test]
 async fn a_client_that_stops_sending_is_not_waited_for() {
     let patience = Duration::from_millis(300);
     let service = Service::with(Settings { patience, ..settings() }).await;
-    let (address, stop, serving) = listen(&service, Connections { connections: 10, patience }).await;
+    let (address, stop, serving) = listen(&service.router, Connections { connections: 10, patience }).await;
     let answer = async |sent: &str| {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         connection.write_all(sent.as_bytes()).await.expect("it reads");
@@ -386,7 +419,7 @@ async fn a_client_that_stops_sending_is_not_waited_for() {
 async fn requests_that_wait_for_their_bodies_keep_nobody_from_reading_or_administering() {
     let service = Service::open().await;
     let patience = Duration::from_mins(1);
-    let (address, stop, serving) = listen(&service, Connections { connections: 200, patience }).await;
+    let (address, stop, serving) = listen(&service.router, Connections { connections: 200, patience }).await;
     // The server asks for a body when the request has been let in.
     let begin = async |method: &str, path: &str| {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
@@ -416,7 +449,7 @@ async fn requests_that_wait_for_their_bodies_keep_nobody_from_reading_or_adminis
 async fn a_head_beyond_32_kib_is_refused() {
     let service = Service::open().await;
     let patience = Duration::from_mins(1);
-    let (address, stop, serving) = listen(&service, Connections { connections: 10, patience }).await;
+    let (address, stop, serving) = listen(&service.router, Connections { connections: 10, patience }).await;
     for (length, status) in [(30_000, "200"), (35_000, "431")] {
         let mut connection = TcpStream::connect(address).await.expect("it listens");
         let (mut reader, mut writer) = connection.split();
@@ -438,7 +471,7 @@ async fn a_head_beyond_32_kib_is_refused() {
 async fn a_client_that_sends_all_of_a_body_before_it_reads_learns_why_it_was_refused() {
     let service = Service::open().await;
     let patience = Duration::from_mins(1);
-    let (address, stop, serving) = listen(&service, Connections { connections: 10, patience }).await;
+    let (address, stop, serving) = listen(&service.router, Connections { connections: 10, patience }).await;
     // It is refused for its length, before it has come.
     let body = vec![b' '; 32 << 20];
     let head = format!(
@@ -465,7 +498,7 @@ async fn a_client_that_reads_nothing_of_its_answer_is_hung_up_on() {
         service.post("/v1/generations", &log).await.expect(201);
     }
     let patience = Duration::from_millis(300);
-    let (address, stop, serving) = listen(&service, Connections { connections: 1, patience }).await;
+    let (address, stop, serving) = listen(&service.router, Connections { connections: 1, patience }).await;
     let mut silent = TcpStream::connect(address).await.expect("it listens");
     let request = "GET /v1/generations HTTP/1.1\r\nhost: localhost\r\n\r\n";
     silent.write_all(request.as_bytes()).await.expect("it reads");
