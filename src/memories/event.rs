@@ -326,7 +326,13 @@ impl Event {
     pub fn reduce(&mut self) {
         match &mut self.action {
             Action::Start(start) => start.reduce(),
-            Action::Replace(code) => code.chunks.iter_mut().for_each(|(_, start)| start.reduce()),
+            Action::Replace(code) => {
+                for (_, start) in &mut code.chunks {
+                    start.reduce();
+                    // The piece is another one once its text is kept.
+                    start.hash.push(0);
+                }
+            }
             Action::Change(change) => {
                 let new = &mut change.change;
                 change.drops_content = new.content.is_some();

@@ -83,12 +83,12 @@ impl Policy {
 
     /// Reduces `value` to what the project keeps of it, or to none if the project keeps nothing. What it keeps is redacted.
     pub fn keep<T: Private>(&self, value: T) -> Option<Kept<T>> {
-        let redaction = Redaction::new(&self.redactor, &self.key);
-        let (mut value, mut redaction) = match self.capture(value.domain()) {
-            Capture::Full => (value, redaction),
-            Capture::Metadata => (value.reduce(&self.key)?, redaction.of_reduced()),
+        let mut value = match self.capture(value.domain()) {
+            Capture::Full => value,
+            Capture::Metadata => value.reduce(&self.key)?,
             Capture::Off => return None,
         };
+        let mut redaction = Redaction::new(&self.redactor, &self.key);
         value.redact(&mut redaction);
         Some(Kept::new(value, redaction.spans()))
     }

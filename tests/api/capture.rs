@@ -159,6 +159,24 @@ async fn requests_sent_again_are_told_without_their_text() {
     service.post(&path, &json!({"actual_input": "other"})).await.refused(409, &[]);
 }
 
+/// What was sent tells whether it is the same, and not what was stored of it.
+#[tokio::test]
+async fn requests_sent_again_are_recognized_after_a_project_has_begun_or_ceased_to_keep_texts() {
+    for [before, after] in [["full", "full"], ["metadata", "full"], ["full", "metadata"]] {
+        let service = Service::open().await;
+        capture(&service, json!(before)).await;
+        post_all(NEEDLE, &service).await;
+        service.accept(&lines(NEEDLE)).await;
+        capture(&service, json!(after)).await;
+        for (place, (_, answer)) in post_all(NEEDLE, &service).await.iter().enumerate() {
+            // What has neither a name nor a time is another one, as above.
+            assert_eq!(answer.status, if place == 9 { 409 } else { 200 }, "{place}: {}", answer.text());
+        }
+        let summary = service.events(&lines(NEEDLE)).await.expect(200);
+        assert_eq!(column(summary["rejected"].as_array().expect("lines"), "line"), [7, 8], "{summary}");
+    }
+}
+
 #[tokio::test]
 async fn where_nothing_is_kept_every_answer_is_204_and_lines_are_skipped() {
     let service = Service::open().await;

@@ -52,8 +52,6 @@ pub struct Redaction<'a> {
     owed: usize,
     /// How many texts that are JSON are around the one that is being read.
     levels: usize,
-    /// Whether only what is not text is kept of the event.
-    is_reduced: bool,
     /// How long the texts are that were shown so far, if that is only counted, by the [`effort`] that each takes.
     counted: Option<usize>,
 }
@@ -71,12 +69,7 @@ const ROOM: usize = 1 << 10;
 impl<'a> Redaction<'a> {
     /// Begins with a project's rules and the key of its hashes.
     pub(in crate::privacy) fn new(redactor: &'a Redactor, key: &'a HashKey) -> Self {
-        Self { redactor, key, spans: 0, room: ROOM, owed: 0, levels: 0, is_reduced: false, counted: None }
-    }
-
-    /// Makes the rules those for an event of which only what is not text is kept.
-    pub(in crate::privacy) fn of_reduced(self) -> Self {
-        Self { is_reduced: true, ..self }
+        Self { redactor, key, spans: 0, room: ROOM, owed: 0, levels: 0, counted: None }
     }
 
     /// Begins with rules that change nothing, to learn how much effort the texts take.
@@ -96,13 +89,9 @@ impl<'a> Redaction<'a> {
     }
 
     /// Replaces the hash of a request with a keyed one. The request may have contained a secret that is short enough
-    /// to be guessed, and a plain hash would confirm the guess. The hash of a request whose texts are kept is another one
-    /// than if they are not, so that neither is taken for a repetition of the other.
+    /// to be guessed, and a plain hash would confirm the guess.
     pub fn hide(&self, hash: &mut Vec<u8>) {
         if self.counted.is_none() {
-            if self.is_reduced {
-                hash.extend(b"reduced");
-            }
             *hash = self.key.hash(hash).to_vec();
         }
     }
