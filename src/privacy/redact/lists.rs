@@ -7,6 +7,10 @@ use super::expression::Expression;
 use super::other_forms::is_no_secret;
 use super::value_ends::{LONGEST, bare, beginning, quoted};
 
+/// What may be before a value or the first element of a list: a bracket, or the beginning of the argument of a call, which may make
+/// an array, a vector or another list of a type.
+pub(super) const OPENS: &str = r"(?:(?:&|\|\|[ \t]*)?(?:vec!)?(?:new\s+)?(?:(?:\[[0-9.]*\])*[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3})?(?:<[a-z0-9_., ]+>\s*)?(?:(?:\[[0-9]*\]|\(\))\s*)?[(\[{]|-|<!\[cdata\[)";
+
 /// What is between two elements of a list, which may be on lines of their own. The group is the quotation mark of the next one, if
 /// it has one.
 static NEXT: LazyLock<Expression> = LazyLock::new(|| {
@@ -55,8 +59,10 @@ pub(super) fn elements(text: &str, at: usize, mut value: Range<usize>) -> Vec<Ra
 /// Returns where the first element of a list begins behind comments, and what is read there. The list is open at a position, or
 /// the comments begin at it.
 pub(super) fn behind_words(text: &str, at: usize) -> Option<(usize, Result<Range<usize>, usize>)> {
-    let rest = &text[at..];
-    let from = if rest.starts_with(['[', '{', '(']) { at + 1 } else { text[..at].trim_end().len() };
+    static OPEN: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(&format!(r"^(?i-u)(?:{OPENS}[ \t]*){{1,3}}")));
+    let open = OPEN.find(beginning(&text[at..], LONGEST)).map(|open| at + open.as_str().trim_end().len());
+    let from = open.unwrap_or_else(|| text[..at].trim_end().len());
     let words = text[from..].trim_start();
     // A value may begin with such a sign, too.
     let are_words = (words.starts_with('#') || words.starts_with("//")) && words.len() < text[from..].len();

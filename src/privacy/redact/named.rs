@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
-use super::lists::{behind_words, elements, is_of_next_item, is_of_next_line};
+use super::lists::{OPENS, behind_words, elements, is_of_next_item, is_of_next_line};
 use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
@@ -144,7 +144,7 @@ const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*|s\.[a-z0-9_]+)?(?:\[["'][a-z0-9_-]+["
 pub(super) const QUOTE: &str = r#"(?:\\*(?:["'`]|u002[27]|&quot;|&\#(?:3[49]|x2[27]);)|%(?:25)*2[27])"#;
 
 /// The type of a variable.
-const TYPE: &str = r#"(?:\[&?[a-z_]+; ?[a-z0-9_]+\]|(?u:[^\s=:;,"`])+)"#;
+const TYPE: &str = r#"(?:\[&?(?:'[a-z]+ )?[a-z_]+; ?[a-z0-9_]+\]|(?u:[^\s=:;,"`])+)"#;
 
 /// The letters of a password for one application.
 const LETTERS: &str = "[a-z]{4}(?:[ -][a-z]{4}){3}|[a-z]{16}";
@@ -205,15 +205,13 @@ pub(super) fn patterns() -> Vec<Pattern> {
 
 /// The expressions that end where a value begins. The groups are its quotation marks, if it has some.
 static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
-    // The mark may be in brackets, in the argument of one or several calls, also in a named one, or behind the prefix of a
-    // string.
-    const OPENS: &str = r"(?:&?(?:vec!)?(?:new\s+)?(?:(?:\[[0-9]*\])?[a-z_][a-z0-9_.:]*(?:\([a-z0-9_., ]*\)[a-z0-9_.:?]*){0,3}(?:<[a-z0-9_., ]+>\s*)?)?[(\[{]|-|<!\[cdata\[)";
     // The prefix of a string is short. Before a quotation mark at the end, a whole value of letters looks like one.
     const PREFIX: &str = r"[a-z@$\#]{0,3}";
     const KEYWORD: &str = r#"(?:(?:(?:[a-z_]+\s*=\s*)?[a-z0-9_."'\[\]]+\s*,\s*){0,2}(?:default|default_?value|fallback)\s*[=:]|-string\s|string(?:\([0-9]+\))?\s)\s*"#;
-    let quoted = format!(
-        r"(?:{OPENS}\s*)?(?:{OPENS}\s*)?(?:{KEYWORD}(?:{OPENS}\s*)?)?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?"
-    );
+    let quoted =
+        format!(r"(?:{OPENS}\s*){{0,3}}(?:{KEYWORD}(?:{OPENS}\s*)?)?{PREFIX}({QUOTE})(?:{QUOTE}?({QUOTE}))?");
+    // What is on the lines below may be comments, and then the elements of a list.
+    let opened = format!(r"(?:{OPENS}[ \t]*){{1,3}}\r?\n\s*");
     // A key comes first, because `secret` is also the beginning of `secret key`.
     let keys = keys();
     let name = format!("(?:{keys}|(?:{WORDS})s?{MORE}{OF}|pass{MORE})");
@@ -221,17 +219,17 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*{quoted}|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*(?:{quoted}|{opened})|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{opened}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
-                r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE})?(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
+                r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE}){{0,2}}(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
             ),
             sign = format_args!(
                 r"{QUOTE}*[\])*?]*{QUOTE}?\s*(?::=|=>|<-|(?:\|\||&&|\?\??)=|[!=]?==?|:(?:\*\*)?|(?u:：)|%(?:25)*3[AD])"
             ),
-            // Also as a block of YAML, a list, or a section of XML.
+            // Also as a block of YAML, or a section of XML.
             bare = format_args!(
-                r"(?:(?:[|>][+-]?|&[a-z0-9_]+|<<[-~]?[a-z_]+|[*-]|[0-9]\.)\s+|\[[ \t]*\r?\n\s*|<!\[cdata\[|<string>)?"
+                r"(?:(?:[|>][+-]?|&[a-z0-9_]+|<<[-~]?[a-z_]+|[*-]|[0-9]\.)\s+|<!\[cdata\[|<string>)?"
             ),
             // The beginning of a block of Markdown or HTML.
             block =

@@ -222,6 +222,18 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         "+# api_keys:\n+#   - …\n+#   - …\n+#   - …\n",
         "8:api_keys:\n9:  - …\n10:  - …\n11:  - …\n",
         "# tokens:\n#   - …\n#   - …\n#   - …\n",
+        "var apiKeys = []string{\n\t// prod\n\t\"…\",\n\t\"…\",\n\t// test\n\t\"…\",\n}",
+        "var apiKeys = [...]string{ // all\n\t\"…\",\n\t\"…\",\n\t\"…\",\n}",
+        "val apiKeys: List<String> = listOf(\n    // prod\n    \"…\",\n    \"…\",\n    \"…\"\n)",
+        "String[] apiKeys = new String[] {\n    // prod\n    \"…\",\n    \"…\",\n    \"…\"\n};",
+        "string[] tokens = new[]\n{\n    \"…\",\n    \"…\",\n    \"…\"\n};",
+        "List<string> tokens = new()\n{\n    \"…\",\n    \"…\",\n    \"…\"\n};",
+        "static API_KEYS: &'static [&'static str] = &[\n    // prod\n    \"…\",\n    \"…\",\n    \"…\",\n];",
+        "const API_KEYS: [&'static str; 3] = [\n    \"…\",\n    \"…\",\n    \"…\",\n];",
+        "static TOKENS: LazyLock<HashSet<&str>> = LazyLock::new(|| HashSet::from([\n    \"…\",\n    \"…\",\n    \"…\",\n]));",
+        "final apiKeys = <String>[\n  // prod\n  '…',\n  '…',\n  '…',\n];",
+        "API_KEYS: frozenset[str] = frozenset({\n    # prod\n    \"…\",\n    \"…\",\n    \"…\",\n})",
+        "$apiKeys = array(\n    // prod\n    '…',\n    '…',\n    '…',\n);",
         "got {\"content\": \"api_keys:\\n  - …\\n  - …\\n  - …\\nb: 2\"}",
     ] {
         let text = list.iter().fold(form.to_owned(), |text, value| text.replacen('…', value, 1));
