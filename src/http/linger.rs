@@ -11,14 +11,13 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, Version, header};
 use bytes::{Buf as _, Bytes};
-use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -147,32 +146,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
             left -= of_piece;
         }
         Poll::Ready(Ok(sent))
-    }
-}
-
-/// Whether a response was broken off of which nothing but the end of the connection tells that it is over, as in HTTP/1.0. Its
-/// connection is reset, so that it does not look whole (RFC 9112, section 8).
-#[derive(Debug, Clone, Default)]
-pub(super) struct BrokenOff(Arc<AtomicBool>);
-
-impl BrokenOff {
-    /// Keeps note of whether the response to a request of this version is broken off.
-    pub(super) fn watch(&self, version: Version, response: Response<Body>) -> Response<Body> {
-        if version > Version::HTTP_10 {
-            return response;
-        }
-        let is_broken_off = Arc::clone(&self.0);
-        response.map(|body| {
-            Body::new(body.map_err(move |error| {
-                is_broken_off.store(true, Ordering::Relaxed);
-                error
-            }))
-        })
-    }
-
-    /// Returns whether it was.
-    pub(super) fn is(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,7 +23,7 @@ use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use super::http2_limits::{Bodies, Frames, Places};
-use super::linger::{BrokenOff, Lingering, Unread, linger};
+use super::linger::{Lingering, Unread, linger};
 use crate::error::{Error, Refused};
 
 /// How long requests in flight may take once the server is stopping.
@@ -118,13 +120,9 @@ pub async fn serve(
         let patience = if is_full { SPARE_PATIENCE } else { limits.patience };
         let connections = u32::try_from(connections).unwrap_or(u32::MAX).max(1);
         let server = server(connections, patience);
-        let bodies = Bodies::default();
-        let bodies_here = bodies.clone();
+        let (bodies, asked) = (Bodies::default(), Arc::new(Asked::default()));
+        let (bodies_here, asked_here) = (bodies.clone(), Arc::clone(&asked));
         let routers = routers.clone();
-        let asked = Arc::new(Asked::default());
-        let asked_here = Arc::clone(&asked);
-        let broken_off = BrokenOff::default();
-        let broken_off_here = broken_off.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             asked_here.count(&request);
             let has_many_fields = request.headers().len() > MOST_FIELDS;
@@ -132,7 +130,7 @@ pub async fn serve(
             request.extensions_mut().insert(ConnectInfo(address));
             // A connection that was opened while the server was starting goes on with what it serves then.
             let router = routers.borrow().clone();
-            let (version, broken_off) = (request.version(), broken_off_here.clone());
+            let (asked, version) = (Arc::clone(&asked_here), request.version());
             async move {
                 if has_many_fields {
                     return Ok(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
@@ -145,7 +143,7 @@ pub async fn serve(
                 if is_full {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                Ok::<_, std::convert::Infallible>(broken_off.watch(version, response))
+                Ok::<_, std::convert::Infallible>(asked.watch(version, response))
             }
         });
         // Who reads nothing of an answer is hung up on, as the answer stays in memory.
@@ -189,7 +187,7 @@ pub async fn serve(
                 tracing::debug!(error, "a connection was interrupted");
             }
             match ended_stream.await {
-                Ok((stream, _)) if broken_off.is() => drop(stream.get_ref().set_zero_linger()),
+                Ok((stream, _)) if asked.is_broken_off.load(Ordering::Relaxed) => reset(&stream),
                 Ok((stream, true)) => linger(stream, patience).await,
                 _ => {}
             }
@@ -222,17 +220,39 @@ fn share(all: u32, connections: u32) -> u32 {
     all.saturating_mul(WITH_ALL_STREAMS) / connections
 }
 
-/// The requests that a connection has made.
+/// Makes the end of a connection look like none to its client.
+fn reset(stream: &TimeoutStream<TcpStream>) {
+    if let Err(error) = stream.get_ref().set_zero_linger() {
+        tracing::debug!(%error, "a connection was closed whose response is not whole");
+    }
+}
+
+/// The requests that a connection has made, and whether one of them got a response that looks whole and is not.
 #[derive(Debug, Default)]
 struct Asked {
     requests: AtomicU64,
     is_http2: AtomicBool,
+    is_broken_off: AtomicBool,
 }
 
 impl Asked {
     fn count(&self, request: &Request<Incoming>) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.is_http2.fetch_or(request.version() == Version::HTTP_2, Ordering::Relaxed);
+    }
+
+    /// Keeps note of whether the body of a response is broken off whose end is that of the connection, as in HTTP/1.0 (RFC 9112,
+    /// section 8).
+    fn watch(self: Arc<Self>, version: Version, response: Response) -> Response {
+        if version > Version::HTTP_10 {
+            return response;
+        }
+        response.map(|body| {
+            Body::new(body.map_err(move |error| {
+                self.is_broken_off.store(true, Ordering::Relaxed);
+                error
+            }))
+        })
     }
 }
 

@@ -132,12 +132,12 @@ fn listed(text: &str) -> impl Iterator<Item = Plain> {
         }
     };
     let heads: Vec<Head> = BEFORE.captures_iter(text).take(MOST_LINES).map(head).collect();
-    LISTED.into_iter().filter_map(move |(is_needed_for, before)| {
-        heads.iter().any(is_needed_for).then(|| {
-            let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
-            let parts = heads.iter().zip(ends).map(|(head, end)| (before(head, end), head.end_of_line));
-            Plain::without(text, parts)
-        })
+    let is_needed = |view: &View| heads.iter().any(view.0);
+    let needed: Vec<_> = LISTED.into_iter().filter(is_needed).collect();
+    needed.into_iter().map(move |(_, before)| {
+        let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
+        let parts = heads.iter().zip(ends).map(|(head, end)| (before(head, end), head.end_of_line));
+        Plain::without(text, parts)
     })
 }
 
