@@ -50,14 +50,25 @@ pub(super) fn printed(text: &str) -> Vec<Range<usize>> {
             continue;
         }
         let before = text[read..name.start()].rsplit(['\n', BYTE_ORDER_MARK]).next().unwrap_or_default();
-        let start = name.start() - before.len();
         let end = line(text, name.end());
+        let start = name.start() - before.len();
+        let start = start + behind_opening(&text[start..name.start()]);
         read = end;
         if let Some(table) = (end - start <= LONGEST_HEAD).then(|| Table::of(text, start..end)).flatten() {
             read = table.read(text, end, &mut secrets);
         }
     }
     secrets
+}
+
+/// Returns where the head of a table begins in a line, behind the tags or the mark of a string that are open there.
+fn behind_opening(line: &str) -> usize {
+    static OPENING: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r##"^(?-u)(?:(?:[ \t]*<[A-Za-z](?u:[^<>\n])*>)+|(?u:[^,;|\t`\n])*?(?:`|"""|'''|r#+"))"##,
+        )
+    });
+    OPENING.find(beginning(line, LONGEST_HEAD)).map_or(0, |opening| opening.end())
 }
 
 /// Returns where the line ends in which a position is, with the sign of its end.
@@ -94,6 +105,9 @@ impl Table {
         }
         let names = apart(line, "  ");
         let is_whole = is_ruled && !below.trim().contains(' ');
+        // A shorter one is between the outputs of two programs.
+        let is_ruled = is_ruled && (!is_whole || below.trim().chars().count() >= line.trim().chars().count());
+        let is_whole = is_whole && is_ruled;
         if is_whole && names.len() == 1 {
             return is_secret(line).then_some(Self::One);
         }
@@ -294,7 +308,9 @@ fn is_below_row(before: &str, signs: &[char], cells: usize, is_ruled: bool) -> b
 
 /// Returns where the content of a cell of a secret's column is, if it looks random, or like nothing but a key.
 fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>> {
-    let content = content(row, cell);
+    // The tags around a table are closed behind its last row.
+    let end = row[cell.clone()].find("</").map_or(cell.end, |closed| cell.start + closed);
+    let content = content(row, cell.start..end);
     let value = &row[content.clone()];
     let is_one = value.len() <= LONGEST_SECRET && !value.contains(char::is_whitespace);
     let looks_random = is_key(value) || !is_strict && is_random(value);
@@ -315,7 +331,7 @@ pub(super) fn inserted(text: &str) -> Vec<Range<usize>> {
         at = statement.get_match().end();
         let Some((names, end)) = names(text, at) else { continue };
         let rows = behind_blanks(text, end);
-        let Some(found) = ROWS.captures_at(&text[rows..], 0) else { continue };
+        let Some(found) = ROWS.captures_at(beginning(&text[rows..], LONGEST_HEAD), 0) else { continue };
         at = rows + found.get_match().end();
         let columns: Vec<_> = split(&names, &[',']).map(|name| is_secret(&names[name])).collect();
         if !columns.contains(&true) {

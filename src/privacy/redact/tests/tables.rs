@@ -56,6 +56,12 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         " id | api_token | ?column? \n----+-----------+----------\n  1 | … | ≠\n",
         "ID   API Key                                      Commit\n================================================================\n\
             1    …  ≠\n",
+        "<bash-stdout>id,email,api_token\n1,a,…\n2,b,…</bash-stdout>",
+        "<document index=\"1\">\n<document_content> id | api_token | commit\n----+-----------+--------\n  1 | … | ≠\n</document_content>",
+        "<output>NAME      API_TOKEN\nprod      …\nstaging   …</output>",
+        "rows := parse(`id,api_token,commit\n1,…,≠\n2,…,≠\n`)",
+        "ROWS = \"\"\"id,api_token,commit\n1,…,≠\n2,…,≠\n\"\"\"",
+        "let rows = r#\"id,api_token,commit\n1,…,≠\n2,…,≠\n\"#;",
         "ID   API Key                                    Commit\n──── ────────────────────────────────────────── ──────\n\
             1    …   ≠\n",
     ]);
@@ -96,6 +102,8 @@ fn tables_without_a_column_of_secrets_and_what_is_not_in_the_column_stay() {
         "web | up\ntoken | up\n≠ | up\n",
         "INSERT INTO notes (id, body) VALUES -- (id, token)\n(1, '≠');\n-- INSERT INTO keys (token) of\nselect '≠';",
         "NAME   READY   SECRET              AGE\nweb    True    k8s-kube-proxy-v2   5d\n",
+        "default-token-x2x9q   Opaque   1   5d\nweb-secret            Opaque   1   5d\n---\n≠   1/1   Running\n≠   1/1   Running\n",
+        "9f1c2b7 Rotate the token\n======\n≠\n≠\n",
     ] {
         let text = text.replace('≠', &commit);
         assert_eq!(redacted(&redactor, &text), text);
