@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -143,7 +141,8 @@ pub async fn serve(
                 if is_full {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                Ok::<_, std::convert::Infallible>(asked.watch(version, response))
+                asked.note(version, &response);
+                Ok::<_, std::convert::Infallible>(response)
             }
         });
         // Who reads nothing of an answer is hung up on, as the answer stays in memory.
@@ -187,8 +186,8 @@ pub async fn serve(
                 tracing::debug!(error, "a connection was interrupted");
             }
             match ended_stream.await {
-                Ok((stream, _)) if asked.is_broken_off.load(Ordering::Relaxed) => reset(&stream),
                 Ok((stream, true)) => linger(stream, patience).await,
+                Ok((stream, false)) if asked.ends_with_response.load(Ordering::Relaxed) => reset(&stream),
                 _ => {}
             }
         });
@@ -220,19 +219,19 @@ fn share(all: u32, connections: u32) -> u32 {
     all.saturating_mul(WITH_ALL_STREAMS) / connections
 }
 
-/// Makes the end of a connection look like none to its client.
+/// Makes a response look broken off whose end is that of its connection.
 fn reset(stream: &TimeoutStream<TcpStream>) {
     if let Err(error) = stream.get_ref().set_zero_linger() {
         tracing::debug!(%error, "a connection was closed whose response is not whole");
     }
 }
 
-/// The requests that a connection has made, and whether one of them got a response that looks whole and is not.
+/// The requests that a connection has made, and whether it ends with the response to the last one.
 #[derive(Debug, Default)]
 struct Asked {
     requests: AtomicU64,
     is_http2: AtomicBool,
-    is_broken_off: AtomicBool,
+    ends_with_response: AtomicBool,
 }
 
 impl Asked {
@@ -241,18 +240,11 @@ impl Asked {
         self.is_http2.fetch_or(request.version() == Version::HTTP_2, Ordering::Relaxed);
     }
 
-    /// Keeps note of whether the body of a response is broken off whose end is that of the connection, as in HTTP/1.0 (RFC 9112,
-    /// section 8).
-    fn watch(self: Arc<Self>, version: Version, response: Response) -> Response {
-        if version > Version::HTTP_10 {
-            return response;
-        }
-        response.map(|body| {
-            Body::new(body.map_err(move |error| {
-                self.is_broken_off.store(true, Ordering::Relaxed);
-                error
-            }))
-        })
+    /// Keeps note of whether nothing but the end of the connection tells that a response is over, as in HTTP/1.0 if its length is not
+    /// known (RFC 9112, section 6.3).
+    fn note(&self, version: Version, response: &Response) {
+        let is_open = version < Version::HTTP_11 && response.body().size_hint().exact().is_none();
+        self.ends_with_response.fetch_or(is_open, Ordering::Relaxed);
     }
 }
 
