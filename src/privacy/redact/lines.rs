@@ -27,14 +27,15 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
         r"[<>│┃] ",
         COMMENT,
     ];
-    // A line's number, as `cat -n`, Claude Code and compilers write it. A second one is a cell of the line.
+    // A line's number, as `cat -n`, Claude Code and compilers write it, or OpenCode, which writes the first one behind a tag. A second
+    // one is a cell of the line.
     const NUMBER: &str = r"L?[0-9]+(?:→|\t|\\+t|: ?|[-|] ?)";
     const BLANKS: &str = r"(?:[ \t]|\\+t)*";
     // A comparison may be one of lines that are commented out.
     const SIGN: &str = r"\+{1,2}(?:-- )?|~|(?<old>-(?:-- |-)?)";
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}{NUMBER})?(?<more>{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:{SIGN})(?<comment>[ \t]*(?:{COMMENT}|> ?))?)?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}(?:<[a-z_-]+>)?{NUMBER})?(?<more>{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:{SIGN})(?<comment>[ \t]*(?:{COMMENT}|> ?))?)?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
     ))
 });
 

@@ -59,6 +59,7 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "<bash-stdout>id,email,api_token\n1,a,…\n2,b,…</bash-stdout>",
         "<document index=\"1\">\n<document_content> id | api_token | commit\n----+-----------+--------\n  1 | … | ≠\n</document_content>",
         "<output>NAME      API_TOKEN\nprod      …\nstaging   …</output>",
+        "<path>a.csv</path>\n<type>file</type>\n<content>1: id,api_token,commit\n2: 7,…,≠\n3: 8,…,≠\n</content>",
         "rows := parse(`id,api_token,commit\n1,…,≠\n2,…,≠\n`)",
         "ROWS = \"\"\"id,api_token,commit\n1,…,≠\n2,…,≠\n\"\"\"",
         "let rows = r#\"id,api_token,commit\n1,…,≠\n2,…,≠\n\"#;",
