@@ -174,29 +174,12 @@ impl Conversations {
     /// A conversation belongs to the session in which it begins, whatever a filter leaves of it.
     ///
     /// Texts are read last, of the pairs that are kept, because those of a conversation may take many megabytes.
-    /// Conversations are put in their order by their last pairs before they are read, so that a page reads no more than it gives.
     ///
     /// The length of a row is limited twice: as text, because Postgres cannot build any JSON, and as JSON, in which a character
     /// may take six bytes and a short pair some hundreds.
     fn push_conversations(&self, query: &mut QueryBuilder<Postgres>, common: &Common) {
         query.push(
-            " from (
-                select last.id, last.conversation, last.completed_at from pairs last
-                where not exists (select from (
-                    select from pairs p where p.conversation = last.conversation
-                        and (p.completed_at, p.id) > (last.completed_at, last.id)",
-        );
-        Self::push_complete(query, common, "p");
-        query.push(" order by p.completed_at, p.id limit 1) next)");
-        Self::push_complete(query, common, "last");
-        if let Some(topic) = &self.topic_id {
-            // The pairs of a conversation have the same topic.
-            query.push(" and last.topic_id = ").push_bind(topic.clone());
-        }
-        let direction = common.order().direction();
-        query.push(format_args!(" order by last.completed_at {direction}, last.id {direction}"));
-        query.push(
-            ") last
+            " from pairs last
             cross join lateral (
                 select min(p.created_at) filter (where p.is_wanted) as created_at,
                     max(p.completed_at) filter (where p.is_wanted) as completed_at,
@@ -253,6 +236,18 @@ impl Conversations {
             ) p where p.bytes <= 16777216) c
             where octet_length(c.pairs::text) <= 16777216",
         );
+        if let Some(topic) = &self.topic_id {
+            // The pairs of a conversation have the same topic.
+            query.push(" and last.topic_id = ").push_bind(topic.clone());
+        }
+        Self::push_complete(query, common, "last");
+        query.push(
+            " and not exists (select from (
+                select from pairs p where p.conversation = last.conversation
+                    and (p.completed_at, p.id) > (last.completed_at, last.id)",
+        );
+        Self::push_complete(query, common, "p");
+        query.push(" order by p.completed_at, p.id limit 1) next)");
         let contents = Contents::Question(Text { kind: "message", sql: "c.question" });
         common.push(
             query,

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
+use super::lists::elements;
 use super::other_forms::is_account;
 use super::pattern::{CODE, Pattern};
 use super::random::{is_key, is_long_number, is_random, is_very_random};
@@ -94,9 +95,21 @@ fn is_password(name: &str, place: usize, string: &str) -> bool {
     !is_account(string) && (is_very_random(string) || is_number && !is_other)
 }
 
+/// Returns the defaults of variables of Terraform that have the names of secrets. One may be a list.
+fn defaults(text: &str) -> Vec<Range<usize>> {
+    static DEFAULT: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r#"(?i)variable\s+"[^"\n]*(?:pass|pwd|secret|token|key)[^"\n]*"\s*\{[^}]{0,1000}?\bdefault\s*=\s*(?:\[\s*)?"([^"\n]{8,})""#,
+        )
+    });
+    let defaults = DEFAULT.captures_iter(text).filter_map(|found| found.get(1));
+    let values = defaults.filter(|value| is_random(value.as_str())).map(|value| value.range());
+    values.flat_map(|value| elements(text, value.start, value.clone()).into_iter().chain([value])).collect()
+}
+
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
-    let patterns: [(&'static [&'static str], String); 16] = [
+    let patterns: [(&'static [&'static str], String); 15] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
@@ -130,12 +143,6 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         // The address of a database in Go.
         (&["@tcp(", "@unix("], r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:tcp|unix)\("#.to_owned()),
         (&["identified"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
-        // The default of a variable of Terraform that has the name of a secret.
-        (
-            &["variable \""],
-            r#"variable\s+"[^"\n]*(?:pass|pwd|secret|token|key)[^"\n]*"\s*\{[^}]{0,1000}?\bdefault\s*=\s*"([^"\n]{8,})""#
-                .to_owned(),
-        ),
         // The private members of a JSON Web Key (RFC 7518, section 6), which are strings.
         (
             &["kty\"", "kty'", "kty\\"],
@@ -157,5 +164,6 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         is_key,
     );
-    patterns.into_iter().chain([Pattern::values(&CALLS, arguments), user])
+    let others = [Pattern::values(&CALLS, arguments), Pattern::values(&["variable \""], defaults), user];
+    patterns.into_iter().chain(others)
 }

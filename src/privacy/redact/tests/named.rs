@@ -231,6 +231,7 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         "static API_KEYS: &'static [&'static str] = &[\n    // prod\n    \"…\",\n    \"…\",\n    \"…\",\n];",
         "const API_KEYS: [&'static str; 3] = [\n    \"…\",\n    \"…\",\n    \"…\",\n];",
         "static TOKENS: LazyLock<HashSet<&str>> = LazyLock::new(|| HashSet::from([\n    \"…\",\n    \"…\",\n    \"…\",\n]));",
+        "variable \"api_keys\" {\n  type = list(string)\n  default = [\n    \"…\",\n    \"…\",\n    \"…\",\n  ]\n}",
         "final apiKeys = <String>[\n  // prod\n  '…',\n  '…',\n  '…',\n];",
         "API_KEYS: frozenset[str] = frozenset({\n    # prod\n    \"…\",\n    \"…\",\n    \"…\",\n})",
         "$apiKeys = array(\n    // prod\n    '…',\n    '…',\n    '…',\n);",
