@@ -65,7 +65,7 @@ pub(super) fn printed(text: &str) -> Vec<Range<usize>> {
 fn behind_opening(line: &str) -> usize {
     static OPENING: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
-            r##"^(?-u)(?:(?:[ \t]*<[A-Za-z](?u:[^<>\n])*>)+|(?u:[^,;|\t`\n])*?(?:`|"""|'''|r#+"))"##,
+            r#"^(?-u)(?:(?:[ \t]*<[A-Za-z](?u:[^<>\n])*>)+|(?u:[^,;|\t`\n])*?(?:`|"""|'''|r#+"))"#,
         )
     });
     OPENING.find(beginning(line, LONGEST_HEAD)).map_or(0, |opening| opening.end())
