@@ -277,6 +277,8 @@ impl Export {
             }
             drop(page);
             connection.shrink_buffers();
+            // What was read last keeps the room until something else is read.
+            connection.ping().await?;
             if keeps {
                 memory.give_back();
                 memory.hold(counted).await?;

@@ -16,7 +16,8 @@ const REPLACEMENT: &str = "[redacted:";
 #[must_use]
 pub fn behind_home(path: &str) -> Option<&str> {
     let rest = path.strip_prefix(REPLACEMENT)?.strip_prefix(HOME_PATHS)?;
-    rest.split_once(']').map(|(_, behind)| behind)
+    let (tag, behind) = rest.split_once(']')?;
+    (tag.is_empty() || tag.starts_with(':')).then_some(behind)
 }
 
 /// What a private span becomes if its event has no room for a name, and a text with one in an event of which very many were replaced

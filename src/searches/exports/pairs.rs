@@ -185,9 +185,13 @@ impl SearchPairs {
         if let Some(as_of) = common.as_of {
             query.push(" and correction.completed_at < ").push_bind(as_of);
         }
-        // Which associations are wrong is asked once, and not for each of the searches that an association may have.
+        // Which associations are wrong is asked once, and not for each of the searches that an association may have. Postgres cannot
+        // look into a very long list quickly, so that it does so only for associations that were reported.
         query.push(
-            ") and e.association_id not in (
+            ") and (not exists (
+                select from association_evidence reported where reported.project = $1
+                    and reported.association_id = e.association_id and reported.kind = 'wrong'
+            ) or e.association_id not in (
                 select wrong.association_id from (
                     select reported.association_id, max(reported.at) as at from association_evidence reported
                     where reported.project = $1 and reported.kind = 'wrong'",
@@ -207,7 +211,7 @@ impl SearchPairs {
         if let Some(as_of) = common.as_of {
             query.push(" and coalesce(found.completed_at, later.at) < ").push_bind(as_of);
         }
-        query.push("))");
+        query.push(")))");
         if let Some(root) = &self.root {
             query.push(" and s.root = ").push_bind(paths::folder(root));
         }

@@ -121,6 +121,7 @@ mod tests {
             ("[redacted:home-paths:9f1c2b7a]/b.rs", HOME, HOME, "[redacted:home-paths:9f1c2b7a]/b.rs"),
             (r"[redacted:home-paths]\app\a.cs", None, Some(r"[redacted:home-paths]\app"), "a.cs"),
             ("[redacted:secrets]/a.rs", HOME, HOME, "[redacted:secrets]/a.rs"),
+            ("[redacted:home-paths-2]/a.rs", HOME, HOME, "[redacted:home-paths-2]/a.rs"),
         ] {
             assert_eq!(normalise(path, at, root), expected, "{path}");
         }
