@@ -6,13 +6,11 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::pattern::{Pattern, always};
+use super::replacements::HOME_PATHS;
 use super::{MOST_SPANS, Span, colors, secrets, tables};
 
 /// The name of the built-in rule of passwords, keys and tokens.
 pub(super) const SECRETS: &str = "secrets";
-
-/// The name of the built-in rule of the parts of paths that name a user.
-pub(super) const HOME_PATHS: &str = "home-paths";
 
 /// The names of the built-in rules.
 pub const BUILTIN: [&str; 4] = [SECRETS, "emails", "ips", HOME_PATHS];

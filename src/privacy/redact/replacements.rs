@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use super::builtin::HOME_PATHS;
 use super::expression::Expression;
 use super::random::is_random;
 use super::{Redactor, Span};
@@ -11,6 +10,9 @@ use crate::privacy::hash_key::HashKey;
 
 /// The beginning of a replacement. The name of a rule follows, and then a tag, if there is one, and a bracket.
 const REPLACEMENT: &str = "[redacted:";
+
+/// The name of the built-in rule of the parts of paths that name a user.
+pub(super) const HOME_PATHS: &str = "home-paths";
 
 /// Returns what is behind the home folder with which a path begins, if it was replaced.
 #[must_use]
