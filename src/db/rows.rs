@@ -15,7 +15,7 @@ pub const MOST: usize = 32 << 20;
 /// The number of bytes above which a row needs memory of its own.
 const LONG: usize = 64 << 10;
 
-/// The number of bytes above which the room for a row is not kept for the next ones.
+/// The number of bytes above which the room for a row is counted as long as the connection keeps it.
 const VERY_LONG: usize = 8 << 20;
 
 /// The most bytes, as JSON, that the records of an answer have together, unless there is only one.
@@ -49,7 +49,8 @@ pub fn long(row: &PgRow) -> Option<usize> {
     (length > LONG).then(|| length + size(row) / 2)
 }
 
-/// Returns whether the room that a connection has taken for a row is so large that it should not be kept for the next ones.
+/// Returns whether a row is so long that memory is to be held for its room as long as the connection keeps it, which is until no
+/// further rows of the statement are read.
 #[must_use]
 pub fn is_very_long(row: &PgRow) -> bool {
     length(row) > VERY_LONG

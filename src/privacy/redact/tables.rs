@@ -104,10 +104,11 @@ impl Table {
             return has_secrets.then_some(Self::Signs { signs, cells: cells.len(), columns });
         }
         let names = apart(line, "  ");
-        let is_whole = is_ruled && !below.trim().contains(' ');
-        // A shorter one is between the outputs of two programs.
-        let is_ruled = is_ruled && (!is_whole || below.trim().chars().count() >= line.trim().chars().count());
-        let is_whole = is_whole && is_ruled;
+        let ruler = below.trim();
+        let has_parts = ruler.contains(' ');
+        // A whole one that is shorter than the line above is between the outputs of two programs.
+        let is_ruled = is_ruled && (has_parts || ruler.chars().count() >= line.trim().chars().count());
+        let is_whole = is_ruled && !has_parts;
         if is_whole && names.len() == 1 {
             return is_secret(line).then_some(Self::One);
         }
