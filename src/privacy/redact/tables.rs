@@ -104,10 +104,10 @@ impl Table {
             return has_secrets.then_some(Self::Signs { signs, cells: cells.len(), columns });
         }
         let names = apart(line, "  ");
-        let ruler = below.trim();
-        let has_parts = ruler.contains(' ');
-        // A whole one that is shorter than the line above is between the outputs of two programs.
-        let is_ruled = is_ruled && (has_parts || ruler.chars().count() >= line.trim().chars().count());
+        let has_parts = below.trim().contains(' ');
+        let width = |line: &str| line.trim().chars().count();
+        // A whole ruler that is shorter than the line above it is between the outputs of two programs.
+        let is_ruled = is_ruled && (has_parts || width(below) >= width(line));
         let is_whole = is_ruled && !has_parts;
         if is_whole && names.len() == 1 {
             return is_secret(line).then_some(Self::One);
