@@ -1,5 +1,7 @@
 //! The gateway: what official clients send passes unchanged, and is kept.
 
+mod conversation;
+mod erasure;
 mod keys;
 mod outage;
 mod passing;
@@ -64,4 +66,17 @@ async fn begun(
     let task = tokio::spawn(async move { router.oneshot(request).await.expect("an answer") });
     asked.came.notified().await;
     task
+}
+
+/// A number that a statement counts.
+async fn stored(service: &Service, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count")
+}
+
+/// How many messages of conversations are kept with their text.
+const MESSAGES_KEPT: &str = "select count(*) from sent_messages where message is not null";
+
+/// The id in a member of a send.
+fn id<'a>(send: &'a Value, name: &str) -> &'a str {
+    send[name].as_str().expect("a text")
 }

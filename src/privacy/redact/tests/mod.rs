@@ -1,7 +1,9 @@
 mod bounds;
 mod choices;
 mod json;
+mod languages;
 mod left_alone;
+mod lists;
 mod named;
 mod private_keys;
 mod programs;
