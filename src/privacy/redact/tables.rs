@@ -22,6 +22,9 @@ const IN_FILES: [&[char]; 3] = [&['\t'], &[','], &[';']];
 /// What may be before the first line of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
+/// What may be before a string in its line: no signs between cells but in the indentation, and no commas but between arguments.
+const BEFORE_STRING: &str = r"[ \t]*(?:(?u:[^,;|\t`\n])|, )";
+
 /// The maximum numbers of bytes of the head of a table and of a column's name.
 const LONGEST_HEAD: usize = 4_000;
 const LONGEST_NAME: usize = 64;
@@ -52,7 +55,7 @@ pub(super) fn printed(text: &str) -> Vec<Range<usize>> {
         let before = text[read..name.start()].rsplit(['\n', BYTE_ORDER_MARK]).next().unwrap_or_default();
         let end = line(text, name.end());
         let start = name.start() - before.len();
-        let start = start + behind_opening(&text[start..name.start()]);
+        let start = start + behind_opening(&text[start..end], before.len());
         read = end;
         if let Some(table) = (end - start <= LONGEST_HEAD).then(|| Table::of(text, start..end)).flatten() {
             read = table.read(text, end, &mut secrets);
@@ -61,14 +64,24 @@ pub(super) fn printed(text: &str) -> Vec<Range<usize>> {
     secrets
 }
 
-/// Returns where the head of a table begins in a line, behind the tags or the mark of a string that are open there.
-fn behind_opening(line: &str) -> usize {
+/// Returns where the head of a table begins in a line with the name of a secret at a position: behind the tags or the mark of a string
+/// that are open there.
+fn behind_opening(line: &str, name: usize) -> usize {
     static OPENING: LazyLock<Expression> = LazyLock::new(|| {
-        Expression::builtin(
-            r#"^(?-u)(?:(?:[ \t]*<[A-Za-z](?u:[^<>\n])*>)+|(?u:[^,;|\t`\n])*?(?:`|"""|'''|r#+"))"#,
-        )
+        Expression::builtin(&format!(
+            r#"^(?-u)(?:(?:[ \t]*<[A-Za-z](?u:[^<>\n])*>)+|{BEFORE_STRING}*?(?:`|"""|'''|r#+"))"#
+        ))
     });
-    OPENING.find(beginning(line, LONGEST_HEAD)).map_or(0, |opening| opening.end())
+    static QUOTATION: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(&format!(r#"^(?-u){BEFORE_STRING}*["']"#)));
+    let before = beginning(&line[..name], LONGEST_HEAD);
+    let open = || {
+        let quotation = QUOTATION.find(before)?;
+        // The others of a line are around something else.
+        let is_open = line.matches(&before[quotation.end() - 1..quotation.end()]).count() % 2 == 1;
+        is_open.then_some(quotation)
+    };
+    OPENING.find(before).or_else(open).map_or(0, |opening| opening.end())
 }
 
 /// Returns where the line ends in which a position is, with the sign of its end.
@@ -309,9 +322,12 @@ fn is_below_row(before: &str, signs: &[char], cells: usize, is_ruled: bool) -> b
 
 /// Returns where the content of a cell of a secret's column is, if it looks random, or like nothing but a key.
 fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>> {
-    // The tags around a table are closed behind its last row.
-    let end = row[cell.clone()].find("</").map_or(cell.end, |closed| cell.start + closed);
-    let content = content(row, cell.start..end);
+    // The tags around a table are closed behind its last row, or the string with what is around that.
+    let text = &row[cell.clone()];
+    let text = &text[..text.find("</").unwrap_or(text.len())];
+    let string = text.trim_end_matches(|c: char| c.is_whitespace() || ")]};,".contains(c));
+    let text = if string.ends_with(['"', '\'', '`']) { string } else { text };
+    let content = content(row, cell.start..cell.start + text.len());
     let value = &row[content.clone()];
     let is_one = value.len() <= LONGEST_SECRET && !value.contains(char::is_whitespace);
     let looks_random = is_key(value) || !is_strict && is_random(value);

@@ -63,6 +63,14 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "rows := parse(`id,api_token,commit\n1,…,≠\n2,…,≠\n`)",
         "ROWS = \"\"\"id,api_token,commit\n1,…,≠\n2,…,≠\n\"\"\"",
         "let rows = r#\"id,api_token,commit\n1,…,≠\n2,…,≠\n\"#;",
+        "\t\trows := parse(ctx, `id,api_token,commit\n1,…,≠\n2,…,≠\n`)",
+        "    fs.writeFileSync('a.csv', `id,api_token,commit\n1,…,≠\n2,…,≠\n`);",
+        "\tlet rows = \"id,api_token,commit\n1,…,≠\n2,…,≠\n\";",
+        "printf \"%s\" 'id,api_token,commit\n1,…,≠\n2,…,≠\n'",
+        "ROWS=\"id\tapi_token\tcommit\n1\t…\t≠\n2\t…\t≠\"",
+        "open(\"a.csv\", \"w\").write(\"\"\"id,api_token\n1,…\n2,…\"\"\")",
+        "    parse(`id,api_token\n1,…\n2,…`);",
+        "    parse(\"id,api_token\n1,…\n2,…\");",
         "ID   API Key                                    Commit\n──── ────────────────────────────────────────── ──────\n\
             1    …   ≠\n",
     ]);
