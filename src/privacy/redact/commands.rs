@@ -104,7 +104,7 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
     });
     let defaults = DEFAULT.captures_iter(text).filter_map(|found| found.get(1));
     let values = defaults.filter(|value| is_random(value.as_str())).map(|value| value.range());
-    values.flat_map(|value| elements(text, value.start, value.clone()).into_iter().chain([value])).collect()
+    values.flat_map(|value| elements(text, value.start, &value).into_iter().chain([value])).collect()
 }
 
 /// Returns the patterns of passwords at such places.

@@ -18,7 +18,7 @@ static NEXT: LazyLock<Expression> = LazyLock::new(|| {
     const END: &str = r"(?:\\+r)?(?:\r?\n|\\+n)";
     const MARK: &str = r#"\\*["'`]"#;
     Expression::builtin(&format!(
-        r"^(?-u)(?:{MARK})?(?:\s*,\s*({MARK})|,?[ \t]*{COMMENT}(?:{END}[ \t]*{COMMENT})+(?:(?:[*-]|[0-9]{{1,2}}[.)])[ \t]+)?({MARK})?)"
+        r"^(?-u)(?:{MARK}(?: -> null)?)?(?:\s*,\s*({MARK})|,?[ \t]*{COMMENT}(?:{END}[ \t]*{COMMENT})+(?:(?:[*~+-]|[0-9]{{1,2}}[.)])[ \t]+)?({MARK})?)"
     ))
 });
 
@@ -40,18 +40,28 @@ fn next(text: &str, from: usize) -> Option<Next<'_>> {
     Some(Next { at, between: &text[from..at], read })
 }
 
+/// Returns the value behind a quoted one that begins at a position and becomes another one, as in a plan of Terraform.
+pub(super) fn changed(text: &str, at: usize) -> Option<Range<usize>> {
+    const SIGN: &str = "\" -> \"";
+    let old = beginning(&text[at..], LONGEST).find('"').filter(|_| text[..at].ends_with('"'))?;
+    let new = text[at + old..].strip_prefix(SIGN).map(|new| text.len() - new.len())?;
+    quoted(text, new, "\"").ok().filter(|value| !is_no_secret(text, value.clone()))
+}
+
 /// Returns the further elements of a list whose first one is a value. The text before the value ends at `at`.
-pub(super) fn elements(text: &str, at: usize, mut value: Range<usize>) -> Vec<Range<usize>> {
+pub(super) fn elements(text: &str, at: usize, first: &Range<usize>) -> Vec<Range<usize>> {
     let before = text[..at].trim_end_matches(['"', '\'', '`', '\\']);
     let name = before.trim_end();
     let is_list = name.ends_with(['[', '{', '(', '-', '*', '.']) || before[name.len()..].contains('\n');
     let mut elements = Vec::new();
-    while is_list && let Some(Next { between, read: Ok(next), .. }) = next(text, value.end) {
+    let mut end = changed(text, first.start).map_or(first.end, |new| new.end);
+    while is_list && let Some(Next { between, read: Ok(next), .. }) = next(text, end) {
         if is_no_secret(text, next.clone()) || is_of_next_line(between, &text[next.end..]) {
             break;
         }
-        value = next;
-        elements.push(value.clone());
+        let new = changed(text, next.start);
+        elements.extend([next].into_iter().chain(new));
+        end = elements.last().map_or(end, |last| last.end);
     }
     elements
 }
@@ -75,11 +85,13 @@ pub(super) fn behind_words(text: &str, at: usize) -> Option<(usize, Result<Range
 /// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.
 /// `name` ends where the value begins, and `behind` begins where it ends. A value is alone in its line, or the line before goes on.
 pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
-    let before = name.trim_end();
+    let before = name.trim_end_matches(|c: char| c.is_whitespace() || "[({".contains(c));
     let is_below = name[before.len()..].contains('\n') && !before.ends_with('\\');
     let rest = behind.trim_start_matches([']', ')']);
     let next = rest.trim_start_matches([' ', '\t']);
-    is_below && next.len() < rest.len() && next.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
+    // Only a comment or what closes something is behind a value.
+    let goes_on = |c: char| c.is_alphanumeric() || "[({\"'`|$@_.&".contains(c);
+    is_below && next.len() < rest.len() && next.starts_with(goes_on)
 }
 
 /// Returns whether what looks like a value between quotation marks is the id with which an item of a list begins, behind an item whose

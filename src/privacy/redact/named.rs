@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
-use super::lists::{OPENS, behind_words, elements, is_of_next_item, is_of_next_line};
+use super::lists::{OPENS, behind_words, changed, elements, is_of_next_item, is_of_next_line};
 use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
-use super::value_ends::{LONGEST, bare, beginning, content, quoted};
+use super::value_ends::{LONGEST, bare, content, quoted};
 
 /// Words before `key` in the names of secrets.
 pub(super) const KEY_WORDS: [&str; 40] = [
@@ -301,7 +301,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                     at = behind_long_word(text, at);
                 }
                 Ok(value) => {
-                    let elements = elements(text, at, value.clone());
+                    let elements = elements(text, at, &value);
                     at = elements.last().map_or(value.end, |last| last.end);
                     values.push(value);
                     values.extend(elements);
@@ -321,14 +321,6 @@ fn values(text: &str) -> Vec<Range<usize>> {
 fn in_element(text: &str, at: usize) -> Option<Range<usize>> {
     let value = bare(text, content(text, at)?).ok()?;
     (!is_no_secret(text, value.clone())).then_some(value)
-}
-
-/// Returns the value behind a quoted one that begins at a position and becomes another one, as in a plan of Terraform.
-fn changed(text: &str, at: usize) -> Option<Range<usize>> {
-    const SIGN: &str = "\" -> \"";
-    let old = beginning(&text[at..], LONGEST).find('"').filter(|_| text[..at].ends_with('"'))?;
-    let new = text[at + old..].strip_prefix(SIGN).map(|new| text.len() - new.len())?;
-    quoted(text, new, "\"").ok().filter(|value| !is_no_secret(text, value.clone()))
 }
 
 /// Returns whether what a sentence says that a password is looks random, and is neither the name of something nor the number of

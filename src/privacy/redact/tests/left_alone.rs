@@ -230,3 +230,34 @@ fn the_head_of_a_line_in_a_log_names_nothing_in_its_message() {
         }
     }
 }
+
+#[test]
+fn what_stands_before_a_line_of_code_is_no_value_of_a_name_at_the_end_of_the_line_above() {
+    let redactor = secrets();
+    let (commit, id, uuid) = (drawn("0123456789abcdef", 40, 3), random(25), uuid::Uuid::now_v7());
+    let (commit, id) = (&commit, &id.to_ascii_lowercase());
+    let heads = [
+        format!("{} (Ann Smith 2024-01-02 03:04:05 +0100  12) ", &commit[..12]),
+        format!("{commit} (Ann Smith 2024-01-02 03:04:05 +0100  12) "),
+        format!("{commit}:src/app.py:12:"),
+        format!("web.1.{id}@node1    | "),
+        format!("[{uuid}] "),
+        format!("[pod/api-7d9c5b8f6d-x2x9q/app] "),
+        format!("trace_id={commit} "),
+        format!("{uuid}.jsonl:12:"),
+        format!("{}: ", &commit[..12]),
+    ];
+    for head in heads {
+        for lines in [
+            ["    for token in tokens:", "        (a, b) = token"],
+            ["    if not access_key:", "        return None"],
+            ["    credentials = {", "        \"a\": 1,"],
+            ["    token = get_token(", "        $this->name,"],
+            ["  \"prompt_tokens_details\": {", "    \"cached_tokens\": 0"],
+            ["  \"password\": {", "    \"type\": \"string\""],
+        ] {
+            let text = lines.map(|line| format!("{head}{line}\n")).concat();
+            assert_eq!(redacted(&redactor, &text), text);
+        }
+    }
+}

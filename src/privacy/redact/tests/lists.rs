@@ -50,6 +50,8 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         "final apiKeys = <String>[\n  // prod\n  '…',\n  '…',\n  '…',\n];",
         "API_KEYS: frozenset[str] = frozenset({\n    # prod\n    \"…\",\n    \"…\",\n    \"…\",\n})",
         "$apiKeys = array(\n    // prod\n    '…',\n    '…',\n    '…',\n);",
+        "~ api_keys = [\n    ~ \"…\" -> \"…\",\n    + \"…\",\n]\n",
+        "~ api_keys = [\n    - \"…\" -> null,\n      # (2 unchanged elements hidden)\n    ~ \"…\" -> \"…\",\n]\n",
         "got {\"content\": \"api_keys:\\n  - …\\n  - …\\n  - …\\nb: 2\"}",
     ] {
         let text = list.iter().fold(form.to_owned(), |text, value| text.replacen('…', value, 1));
