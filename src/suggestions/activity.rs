@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::rules::views::{Direction, Look};
 use crate::http::{Check, Checks};
-use crate::privacy::hash_key::HashKey;
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{Timestamp, derived_id};
 
@@ -43,13 +42,10 @@ impl Activity {
         }
     }
 
-    /// Removes the text typed, and hides what the id was derived from.
-    pub fn reduce(&mut self, key: &HashKey) {
+    /// Removes the text typed.
+    pub fn reduce(&mut self) {
         if let Act::Typed(text) = &mut self.act {
             *text = None;
-            if !self.id_given {
-                self.id = key.id(self.id);
-            }
         }
     }
 }

@@ -238,7 +238,7 @@ impl Event {
             }
             Action::Append { activities, .. } => {
                 for activity in activities {
-                    activity.reduce(key);
+                    activity.reduce();
                 }
             }
             Action::Finalize { outcome, input_hash, .. } => {

@@ -8,8 +8,8 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::rules::matching::MatchType;
-use super::rules::views::{Look, View, measure, resolve};
-use super::tables::looks;
+use super::rules::views::{View, measure, resolve};
+use super::tables::{Looked, each_looks};
 use super::{State, Suggestion, Whole};
 use crate::db;
 use crate::db::aged::Aged;
@@ -107,23 +107,26 @@ pub(super) async fn read_page(
     page.push(&mut query, "s.created_at", "s.id", "uuid")?;
     let mut snapshot = db::begin_snapshot(db).await?;
     let mut page: Page<Suggestion> = page.read(&mut query, &mut *snapshot).await?;
-    let pending = |suggestion: &&mut Suggestion| suggestion.state == State::Pending;
-    let ids: Vec<_> = page.data.iter_mut().filter(pending).map(|suggestion| suggestion.id).collect();
-    let mut looked: HashMap<Uuid, Vec<(Look, Option<Timestamp>)>> = HashMap::new();
-    if !ids.is_empty() {
-        for (id, look, at) in looks(&mut snapshot, project, &ids).await? {
-            looked.entry(id).or_default().push((look, at));
-        }
+    let mut pending = HashMap::new();
+    for suggestion in page.data.iter_mut().filter(|suggestion| suggestion.state == State::Pending) {
+        suggestion.see(Vec::new());
+        pending.insert(suggestion.id, suggestion);
     }
-    for suggestion in page.data.iter_mut().filter(pending) {
-        suggestion.see(looked.remove(&suggestion.id).unwrap_or_default());
+    if !pending.is_empty() {
+        let ids: Vec<_> = pending.keys().copied().collect();
+        each_looks(&mut snapshot, project, &ids, |id, looks| {
+            if let Some(suggestion) = pending.get_mut(&id) {
+                suggestion.see(looks);
+            }
+        })
+        .await?;
     }
     Ok(page)
 }
 
 impl Suggestion {
     /// Resolves which suggestions of a pending record were viewed, and sets its fields accordingly.
-    fn see(&mut self, looks: Vec<(Look, Option<Timestamp>)>) -> Vec<View> {
+    fn see(&mut self, looks: Vec<Looked>) -> Vec<View> {
         self.cycle_count = i32::try_from(looks.len()).unwrap_or(i32::MAX);
         let views = resolve(usize::try_from(self.suggestion_count).unwrap_or(0), looks);
         if views.is_empty() {
@@ -134,7 +137,7 @@ impl Suggestion {
     }
 
     /// Returns the views of a record in any state, with times.
-    fn views(&mut self, looks: Vec<(Look, Option<Timestamp>)>) -> Vec<View> {
+    fn views(&mut self, looks: Vec<Looked>) -> Vec<View> {
         let mut views = if self.state == State::Pending {
             self.see(looks)
         } else if looks.is_empty() {
@@ -175,8 +178,9 @@ pub async fn get(
     };
     memory.reading(rows::MOST).hold(rows::size(&row)).await?;
     let mut suggestion = Suggestion::from_row(&row)?;
-    let looks = looks(&mut snapshot, project, &[id]).await?.into_iter().map(|(_, look, at)| (look, at));
-    let views = suggestion.views(looks.collect());
+    let mut looks = Vec::new();
+    each_looks(&mut snapshot, project, &[id], |_, of_record| looks = of_record).await?;
+    let views = suggestion.views(looks);
     if extent == Extent::Whole {
         let sql = "select id, text, at from suggestion_activity
                    where project = $1 and suggestion_id = $2 and kind = 'input'

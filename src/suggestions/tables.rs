@@ -18,7 +18,9 @@ use crate::db::insert::{self, Columns as _, columns};
 use crate::privacy::hash_key::{HASH, HashKey};
 use crate::types::{FreeForm, Timestamp};
 
-pub(super) use activity::{Append, Counts, append, highest, looks, stored_activities, stored_counts};
+pub(super) use activity::{
+    Append, Counts, Looked, append, each_looks, highest, stored_activities, stored_counts,
+};
 
 /// Writes numbers as a Postgres array in text, because an array of arrays would have to be rectangular.
 fn array<T: ToString>(numbers: &[T]) -> String {

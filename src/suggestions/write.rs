@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::activity::Activity;
 use super::event::{Ending, hash_all};
 use super::rules::outcome::{Conclusion, Slate};
-use super::rules::views::{Look, resolve};
+use super::rules::views::resolve;
 use super::tables::{self, Append, Counts, EndRow, Locked, StartRow, highest};
 use super::{Action, Event, State};
 use crate::db::receipt::{Receipt, Written};
@@ -29,7 +29,6 @@ use crate::error::Error;
 use crate::privacy::hash_key::{HASH, HashKey};
 use crate::privacy::kept::Kept;
 use crate::sharing::Pauses;
-use crate::types::Timestamp;
 
 /// Writes events of one project in one transaction. Returns their verdicts in the order of the events.
 pub async fn write(
@@ -291,12 +290,20 @@ async fn finalize(
     let endings: Vec<_> = events.iter().filter_map(|event| event.as_ending()).collect();
     let ids: Vec<_> = endings.iter().map(|ending| ending.id).collect();
     let records = tables::lock(connection, project, &ids).await?;
+    let viewed = |record: &Locked, looks| -> Vec<i32> {
+        let count = usize::try_from(record.suggestion_count).unwrap_or(0);
+        resolve(count, looks).iter().map(|view| view.index).collect()
+    };
+    let mut views: HashMap<_, _> =
+        records.iter().map(|(id, record)| (*id, viewed(record, Vec::new()))).collect();
     // The views are read by a second statement, because the first one does not see what was added while it
     // waited for the locks.
-    let mut looks: HashMap<Uuid, Vec<(Look, Option<Timestamp>)>> = HashMap::new();
-    for (id, look, at) in tables::looks(connection, project, &ids).await? {
-        looks.entry(id).or_default().push((look, at));
-    }
+    tables::each_looks(connection, project, &ids, |id, looks| {
+        if let Some(record) = records.get(&id) {
+            views.insert(id, viewed(record, looks));
+        }
+    })
+    .await?;
     // Where texts are not kept, hashes tell the match, and these need the project's key.
     let needs_key = |record: &Locked| record.state == State::Pending && !record.has_texts;
     let key = if records.values().any(needs_key) {
@@ -305,7 +312,7 @@ async fn finalize(
         None
     };
     let mut conclude = |ending: &Ending<'_>, record: &Locked, slate: Option<&[String]>| {
-        conclude(record, slate, looks.remove(&ending.id).unwrap_or_default(), ending, key.as_ref())
+        conclude(record, slate, views.remove(&ending.id).unwrap_or_default(), ending, key.as_ref())
     };
     let by_id: HashMap<_, _> = endings.iter().map(|ending| (ending.id, ending)).collect();
     let (mut concluded, mut pauses) = (HashMap::new(), Pauses::begin());
@@ -353,18 +360,17 @@ async fn finalize(
     Ok(verdicts)
 }
 
-/// Derives the outcome of a pending record, whose suggestions are `stored` if they are kept as texts. Fails if the request does
-/// not fit its slate.
+/// Derives the outcome of a pending record of which some suggestions were viewed, and whose suggestions are `stored` if they are
+/// kept as texts. Fails if the request does not fit its slate.
 fn conclude(
     record: &Locked,
     stored: Option<&[String]>,
-    looks: Vec<(Look, Option<Timestamp>)>,
+    viewed: Vec<i32>,
     ending: &Ending<'_>,
     key: Option<&HashKey>,
 ) -> Result<Conclusion, Error> {
     let outcome = ending.outcome;
     let count = usize::try_from(record.suggestion_count).unwrap_or(0);
-    let viewed: Vec<_> = resolve(count, looks).iter().map(|view| view.index).collect();
     if !outcome.is_within(count) {
         return Err(Error::invalid("/displayed_index_at_submit", NO_SUCH_INDEX));
     }

@@ -178,6 +178,19 @@ async fn requests_sent_again_are_recognized_after_a_project_has_begun_or_ceased_
 }
 
 #[tokio::test]
+async fn what_was_typed_at_a_time_counts_once_whether_texts_are_kept_or_not() {
+    let service = Service::open().await;
+    let id = service.post("/v1/suggestions", &slate(NEEDLE, &["x"])).await.expect(201)["id"].clone();
+    let path = format!("/v1/suggestions/{}/partial-inputs", id.as_str().expect("an id"));
+    for (capture_of, at, status) in
+        [("full", 1, 201), ("metadata", 1, 200), ("metadata", 2, 201), ("metadata", 2, 200), ("full", 2, 200)]
+    {
+        capture(&service, json!(capture_of)).await;
+        service.post(&path, &json!({"inputs": [{"text": NEEDLE, "at": at}]})).await.expect(status);
+    }
+}
+
+#[tokio::test]
 async fn where_nothing_is_kept_every_answer_is_204_and_lines_are_skipped() {
     let service = Service::open().await;
     capture(&service, json!(null)).await;

@@ -1,8 +1,10 @@
 //! The statements that write what users did with their slates, and read it back.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::LazyLock;
 
+use futures_util::TryStreamExt as _;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -218,21 +220,32 @@ pub(in crate::suggestions) async fn stored_activities(
 /// A stored view: its record, `index`, `direction` and time.
 type LookRow = (Uuid, Option<i32>, Option<i16>, Option<Timestamp>);
 
-/// Returns the views of these records, each record's in the order of the times that clients gave, and
-/// otherwise of arrival.
-pub(in crate::suggestions) async fn looks(
+/// A move of a user, and when they made it if the client said so.
+pub(in crate::suggestions) type Looked = (Look, Option<Timestamp>);
+
+/// Reads the views of these records, and calls `seen` with those of each record that has some, in the order of the times that
+/// clients gave, and otherwise of arrival. Those of one record are in memory at a time, because all of them may be very many.
+pub(in crate::suggestions) async fn each_looks(
     connection: &mut PgConnection,
     project: &str,
     ids: &[Uuid],
-) -> sqlx::Result<Vec<(Uuid, Look, Option<Timestamp>)>> {
+    mut seen: impl FnMut(Uuid, Vec<Looked>),
+) -> sqlx::Result<()> {
     let sql = "select suggestion_id, index, direction, at from suggestion_activity
                where project = $1 and suggestion_id = any($2) and kind = 'view'
                order by suggestion_id, coalesce(at, received_at), arrival";
-    let rows: Vec<LookRow> = sqlx::query_as(sql).bind(project).bind(ids).fetch_all(connection).await?;
-    let looks = rows.into_iter().map(|(id, index, direction, at)| {
+    let mut rows = sqlx::query_as::<_, LookRow>(sql).bind(project).bind(ids).fetch(connection);
+    let (mut record, mut looks) = (None, Vec::new());
+    while let Some((id, index, direction, at)) = rows.try_next().await? {
+        if let Some(record) = record.replace(id).filter(|record| *record != id) {
+            seen(record, mem::take(&mut looks));
+        }
         let index = index.and_then(|index| usize::try_from(index).ok());
         let way = if direction == Some(-1) { Direction::Prev } else { Direction::Next };
-        (id, index.map_or(Look::Go(way), Look::At), at)
-    });
-    Ok(looks.collect())
+        looks.push((index.map_or(Look::Go(way), Look::At), at));
+    }
+    if let Some(record) = record {
+        seen(record, looks);
+    }
+    Ok(())
 }

@@ -242,7 +242,7 @@ fn what_stands_before_a_line_of_code_is_no_value_of_a_name_at_the_end_of_the_lin
         format!("{commit}:src/app.py:12:"),
         format!("web.1.{id}@node1    | "),
         format!("[{uuid}] "),
-        format!("[pod/api-7d9c5b8f6d-x2x9q/app] "),
+        "[pod/api-7d9c5b8f6d-x2x9q/app] ".to_owned(),
         format!("trace_id={commit} "),
         format!("{uuid}.jsonl:12:"),
         format!("{}: ", &commit[..12]),
