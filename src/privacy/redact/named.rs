@@ -12,7 +12,7 @@ use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
-use super::value_ends::{LONGEST, bare, content, quoted};
+use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, quoted};
 
 /// Words before `key` in the names of secrets.
 pub(super) const KEY_WORDS: [&str; 40] = [
@@ -174,7 +174,9 @@ pub(super) fn patterns() -> Vec<Pattern> {
         // What a program or a person says that a password is, at the end of the line.
         Pattern::matches(
             &["password"],
-            r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~]*?)(?:(?-u:\b)(?:is(?: now)?\s?:?|(?:changed|re?set|rotated) to)|->|→|(?:\.\s+new value)?:)(?:[ \t]+|(?:[ \t]*\r?\n){1,2}[ \t]*(?:(?:```|~~~)[a-z]*\r?\n)?)([^\s"'`<>]{11,}[^\s"'`<>:])[ \t]*\r?$"#,
+            &format!(
+                r#"(?im)(?-u:\bpassword\b[ !#-&(-9;?-z|~]*?)(?:(?-u:\b)(?:is(?: now)?\s?:?|(?:changed|re?set|rotated) to)|->|→|(?:\.\s+new value)?:)(?:[ \t]+|(?:[ \t]*\r?\n){{1,2}}[ \t]*(?:(?:```|~~~)[a-z]*\r?\n)?)([^\s"'`<>{WIDE_MARKS}]{{11,}}[^\s"'`<>:{WIDE_MARKS}])[{WIDE_MARKS}]?[ \t]*\r?$"#
+            ),
             is_said,
         )
         .on_two_lines(),

@@ -325,7 +325,7 @@ fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>
     // The tags around a table are closed behind its last row, or the string with what is around that.
     let text = &row[cell.clone()];
     let text = &text[..text.find("</").unwrap_or(text.len())];
-    let string = text.trim_end_matches(|c: char| c.is_whitespace() || ")]};,".contains(c));
+    let string = text.trim_end_matches(|c: char| c.is_whitespace() || ")]};,#".contains(c));
     let text = if string.ends_with(['"', '\'', '`']) { string } else { text };
     let content = content(row, cell.start..cell.start + text.len());
     let value = &row[content.clone()];

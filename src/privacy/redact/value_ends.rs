@@ -2,11 +2,16 @@
 
 use std::iter::once;
 use std::ops::Range;
+use std::sync::LazyLock;
 
+use super::expression::Expression;
 use super::random::{is_random, is_varied};
 
 /// The maximum number of bytes of a value with characters that also end values.
 pub(super) const LONGEST: usize = 256;
+
+/// Punctuation marks of Chinese and Japanese, before which there is no blank. Passwords have none of them.
+pub(super) const WIDE_MARKS: &str = "，。、；：！？”’」』）】》";
 
 /// Returns the beginning of a text, of about this many bytes.
 pub(super) fn beginning(text: &str, bytes: usize) -> &str {
@@ -122,9 +127,17 @@ fn line(text: &str, at: usize) -> Option<usize> {
         || listed.strip_suffix(':').is_some_and(is_place)
         || COMMANDS.iter().any(|command| listed.ends_with(command));
     let is_alone = is_listed && value.len() < LONGEST && !value.contains(char::is_whitespace);
-    is_alone
-        .then(|| value.trim_end_matches([',', ';']).len())
-        .map(|length| before_end_of_string(&value[..length]))
+    is_alone.then(|| before_end_of_string(before_end_of_element(value).trim_end_matches([',', ';'])))
+}
+
+/// Returns the last line of an element of XML, of the part of a chat or of a sentence in Chinese without what ends that.
+fn before_end_of_element(line: &str) -> &str {
+    static END: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(&format!(
+            r"<(?:/[A-Za-z][A-Za-z0-9_:.-]*|/?[a-z]+(?:_[a-z]+)+|br ?/?|[|｜][^|｜<>]+[|｜])>|\[/[A-Z_]+\]|[{WIDE_MARKS}]"
+        ))
+    });
+    END.find(line).map_or(line, |end| &line[..end.start()])
 }
 
 /// Returns the length of the last line of a string in code without the mark that ends the string, and what is closed behind it.

@@ -75,6 +75,33 @@ fn a_password_with_many_punctuation_marks_goes_as_a_whole_or_stays_as_a_whole() 
 }
 
 #[test]
+fn what_closes_an_element_or_the_part_of_a_chat_behind_a_value_stays() {
+    let redactor = secrets();
+    for closing in [
+        "</bash-input>",
+        "</bash-stdout><bash-stderr></bash-stderr>",
+        "</user_query>",
+        "</code></li>",
+        "<br>",
+        "<|im_end|>",
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
+        "<｜Assistant｜>",
+        "<end_of_turn>",
+        "</s>",
+        "[/INST]",
+        "。",
+        "”，然后",
+    ] {
+        for name in ["API_KEY=", "export API_KEY=", "password: ", "<bash-input>export API_KEY="] {
+            for value in [random(32), drawn("0123456789abcdef", 40, 1)] {
+                let text = redacted(&redactor, &format!("{name}{value}{closing}\nnext"));
+                assert_eq!(text, format!("{name}[redacted:secrets]{closing}\nnext"));
+            }
+        }
+    }
+}
+
+#[test]
 fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the_line() {
     let redactor = secrets();
     for form in [

@@ -71,6 +71,7 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "open(\"a.csv\", \"w\").write(\"\"\"id,api_token\n1,…\n2,…\"\"\")",
         "    parse(`id,api_token\n1,…\n2,…`);",
         "    parse(\"id,api_token\n1,…\n2,…\");",
+        "let rows = r#\"id,api_token\n1,…\n2,…\"#;",
         "ID   API Key                                    Commit\n──── ────────────────────────────────────────── ──────\n\
             1    …   ≠\n",
     ]);
