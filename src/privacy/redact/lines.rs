@@ -53,8 +53,10 @@ struct Head {
     comment: Option<usize>,
     /// Where the sign begins of an element of a list, or of what a plan removes, if that is the last of what stands there.
     item: Option<usize>,
-    /// What the end of the line before it is written as, if there is one.
-    end_of_line: Option<char>,
+    /// How many bytes the end of the line before it has. It is an escape if these are several.
+    end: usize,
+    /// Whether the line is a comment.
+    is_comment: bool,
     /// Whether the line is of the older version of a comparison.
     is_old: bool,
 }
@@ -80,9 +82,14 @@ impl Head {
         self.range.start..self.item.unwrap_or(self.range.end)
     }
 
+    /// Returns where the end of the line before it is.
+    fn end_of_line(&self) -> Range<usize> {
+        self.range.start..self.range.start + self.end
+    }
+
     /// Returns whether a part of this is more than the end of the line before.
     fn is_more(&self, part: &Range<usize>) -> bool {
-        part.len() > self.end_of_line.map_or(0, char::len_utf8)
+        part.len() > self.end.min(1)
     }
 }
 
@@ -98,12 +105,14 @@ pub(super) fn views(text: &str) -> impl Iterator<Item = Plain> {
 type View = (fn(&Head) -> bool, fn(&Head, usize) -> Range<usize>);
 
 /// The views without what is of a known form before lines.
-const LISTED: [View; 5] = [
+const LISTED: [View; 6] = [
     (|head| head.is_more(&head.before_item()), |head, _| head.before_item()),
     (|head| head.item.is_some() && head.comment.is_none(), |head, _| head.before_comment()),
     (|head| head.more.is_some(), |head, _| head.before_more()),
     // In a list that is compared, comments stand between the elements, so that this is not the only view.
     (|head| head.comment.is_some(), |head, _| head.with_comment()),
+    // Comments stand between the elements of lists, and these may be in strings.
+    (|head| head.is_comment && head.end > 1, |head, _| head.end_of_line()),
     // The new version of a comparison, because an old value stands between a name and the new one.
     (|head| head.is_old, |head, end| if head.is_old { head.range.start..end } else { head.before_comment() }),
 ];
@@ -123,12 +132,14 @@ fn listed(text: &str) -> impl Iterator<Item = Plain> {
         let length = if is_unchanged { 2 } else { length };
         let range = before.start()..before.start() + length;
         let start = |name| found.name(name).map(|part| part.start()).filter(|start| range.contains(start));
+        let end = found.name("end").map_or(0, |end| end.range().len());
         Head {
+            end,
+            is_comment: text[range.clone()].trim_end().ends_with(['#', '/', '!']),
             more: start("more"),
             comment: start("comment"),
             item: start("item"),
             range,
-            end_of_line: found.name("end").map(|_| '\n'),
             is_old: found.name("old").is_some(),
         }
     };
@@ -137,7 +148,8 @@ fn listed(text: &str) -> impl Iterator<Item = Plain> {
     let needed: Vec<_> = LISTED.into_iter().filter(is_needed).collect();
     needed.into_iter().map(move |(_, before)| {
         let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
-        let parts = heads.iter().zip(ends).map(|(head, end)| (before(head, end), head.end_of_line));
+        let parts =
+            heads.iter().zip(ends).map(|(head, end)| (before(head, end), (head.end > 0).then_some('\n')));
         Plain::without(text, parts)
     })
 }

@@ -1,7 +1,6 @@
 //! The statements that write what users did with their slates, and read it back.
 
 use std::collections::{HashMap, HashSet};
-use std::mem;
 use std::sync::LazyLock;
 
 use futures_util::TryStreamExt as _;
@@ -9,6 +8,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::db::insert::{self, Columns as _, columns};
+use crate::sharing::Pauses;
 use crate::suggestions::activity::{Act, Activity, MOST_INPUTS, MOST_VIEWS};
 use crate::suggestions::rules::views::{Direction, Look};
 use crate::types::Timestamp;
@@ -217,11 +217,11 @@ pub(in crate::suggestions) async fn stored_activities(
     Ok(stored.into_iter().map(|(record, id, is_same)| ((record, id), is_same)).collect())
 }
 
-/// A stored view: its record, `index`, `direction` and time.
-type LookRow = (Uuid, Option<i32>, Option<i16>, Option<Timestamp>);
-
 /// A move of a user, and when they made it if the client said so.
 pub(in crate::suggestions) type Looked = (Look, Option<Timestamp>);
+
+/// The views of a record: the index of each, or else its direction, and its time.
+type LooksRow = (Uuid, Vec<Option<i32>>, Vec<Option<i16>>, Vec<Option<Timestamp>>);
 
 /// Reads the views of these records, and calls `seen` with those of each record that has some, in the order of the times that
 /// clients gave, and otherwise of arrival. Those of one record are in memory at a time, because all of them may be very many.
@@ -231,21 +231,28 @@ pub(in crate::suggestions) async fn each_looks(
     ids: &[Uuid],
     mut seen: impl FnMut(Uuid, Vec<Looked>),
 ) -> sqlx::Result<()> {
-    let sql = "select suggestion_id, index, direction, at from suggestion_activity
-               where project = $1 and suggestion_id = any($2) and kind = 'view'
-               order by suggestion_id, coalesce(at, received_at), arrival";
-    let mut rows = sqlx::query_as::<_, LookRow>(sql).bind(project).bind(ids).fetch(connection);
-    let (mut record, mut looks) = (None, Vec::new());
-    while let Some((id, index, direction, at)) = rows.try_next().await? {
-        if let Some(record) = record.replace(id).filter(|record| *record != id) {
-            seen(record, mem::take(&mut looks));
-        }
-        let index = index.and_then(|index| usize::try_from(index).ok());
-        let way = if direction == Some(-1) { Direction::Prev } else { Direction::Next };
-        looks.push((index.map_or(Look::Go(way), Look::At), at));
-    }
-    if let Some(record) = record {
-        seen(record, looks);
+    const SQL: &str = "
+        select record.id, looks.indices, looks.directions, looks.times
+        from unnest($2::uuid[]) as record (id)
+        cross join lateral (
+            select array_agg(index) as indices, array_agg(direction) as directions, array_agg(at) as times
+            from (
+                select index, direction, at from suggestion_activity
+                where project = $1 and suggestion_id = record.id and kind = 'view'
+                order by coalesce(at, received_at), arrival
+            ) look
+        ) looks
+        where looks.indices is not null";
+    let mut rows = sqlx::query_as::<_, LooksRow>(SQL).bind(project).bind(ids).fetch(connection);
+    let mut pauses = Pauses::begin();
+    while let Some((id, indices, directions, times)) = rows.try_next().await? {
+        let looks = indices.into_iter().zip(directions).zip(times).map(|((index, direction), at)| {
+            let index = index.and_then(|index| usize::try_from(index).ok());
+            let way = if direction == Some(-1) { Direction::Prev } else { Direction::Next };
+            (index.map_or(Look::Go(way), Look::At), at)
+        });
+        seen(id, looks.collect());
+        pauses.pause().await;
     }
     Ok(())
 }

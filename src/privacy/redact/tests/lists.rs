@@ -52,6 +52,8 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         "$apiKeys = array(\n    // prod\n    '…',\n    '…',\n    '…',\n);",
         "~ api_keys = [\n    ~ \"…\" -> \"…\",\n    + \"…\",\n]\n",
         "~ api_keys = [\n    - \"…\" -> null,\n      # (2 unchanged elements hidden)\n    ~ \"…\" -> \"…\",\n]\n",
+        "INFO {\"content\": \"API_KEYS = [\\n  # prod\\n  \\\"…\\\",\\n  # test\\n  \\\"…\\\",\\n  \\\"…\\\"\\n]\"}",
+        "INFO {\"content\": \"api_keys:\\n  # prod\\n  - …\\n  # test\\n  - …\\n  - …\\nb: 2\"}",
         "got {\"content\": \"api_keys:\\n  - …\\n  - …\\n  - …\\nb: 2\"}",
     ] {
         let text = list.iter().fold(form.to_owned(), |text, value| text.replacen('…', value, 1));
