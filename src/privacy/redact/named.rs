@@ -12,6 +12,7 @@ use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
+use super::replacements::is_tag;
 use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, quoted};
 
 /// Words before `key` in the names of secrets.
@@ -266,8 +267,10 @@ fn values(text: &str) -> Vec<Range<usize>> {
             let before = &text[..name.start()];
             // A path in code has two colons.
             let is_path = name.as_str().ends_with(':') && text[at..].starts_with(':');
-            let is_other =
-                found.name("other").is_some() || is_in_arn(before) || is_source(before, name.as_str());
+            let is_other = found.name("other").is_some()
+                || is_in_arn(before)
+                || is_source(before, name.as_str())
+                || is_tag(text, at);
             if is_path || is_other {
                 at = behind_long_word(text, at);
                 continue;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::random::is_random;
+use super::value_ends::{beginning, ending};
 use super::{Redactor, Span};
 use crate::privacy::hash_key::HashKey;
 
@@ -98,6 +99,18 @@ impl Redactor {
             self.builtin.names().any(|own| own == name) || self.custom_names.iter().any(|own| **own == *name);
         (is_rule && tag.is_none_or(is_tag)).then_some(end + 1)
     }
+}
+
+/// Returns whether the tag of what looks like a replacement begins at a position. The name of a rule may be one of a secret, but its
+/// value is not the tag with what is behind it.
+pub(super) fn is_tag(text: &str, at: usize) -> bool {
+    static TAGGED: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(r"^(?-u)\[redacted:[a-z0-9-]{1,50}:(?<tag>[0-9a-f]{8}(?:[0-9a-f]{16})?)\]")
+    });
+    let Some(begin) = ending(&text[..at], LONGEST).rfind(REPLACEMENT) else { return false };
+    let begin = at - ending(&text[..at], LONGEST).len() + begin;
+    let tagged = TAGGED.captures_at(beginning(&text[begin..], LONGEST), 0);
+    tagged.and_then(|tagged| tagged.name("tag")).is_some_and(|tag| begin + tag.start() == at)
 }
 
 /// Returns the tag of a text, which is made with a key, and has so many bytes.
@@ -237,6 +250,28 @@ mod tests {
             let mut text = text.to_owned();
             text.texts(&mut Redaction::new(&redactor, &key));
             assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_a_replacement_with_a_tag_is_no_value_of_its_name() {
+        let key = HashKey::new(vec![7; 32]);
+        let redactor = redactor(Some(key.clone()));
+        for number in 0..40_u64 {
+            let password = crate::privacy::redact::tests::drawn("qQ7xK2mZ9vB4nR8t", 24, number);
+            for form in [
+                "DATABASE_URL=postgres://app:…@db:5432/shop",
+                "https://oauth2:…@gitlab.com/x/y.git",
+                "app:…@tcp(db:3306)/x",
+                "<code>api_key=&quot;…&quot;</code>",
+                "create_engine(\"postgresql://app:…@h/d\")",
+            ] {
+                let mut text = form.replace('…', &password);
+                text.texts(&mut Redaction::new(&redactor, &key));
+                let once = text.clone();
+                text.texts(&mut Redaction::new(&redactor, &key));
+                assert_eq!(text, once);
+            }
         }
     }
 

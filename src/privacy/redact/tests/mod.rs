@@ -36,7 +36,7 @@ fn random(length: usize) -> String {
 }
 
 /// Characters drawn at random of some, always the same for the same number.
-fn drawn(of: &str, length: usize, number: u64) -> String {
+pub(super) fn drawn(of: &str, length: usize, number: u64) -> String {
     let (of, mut random) = (of.as_bytes(), fastrand::Rng::with_seed(number));
     std::iter::repeat_with(|| char::from(of[random.usize(..of.len())])).take(length).collect()
 }
