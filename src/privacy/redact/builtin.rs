@@ -1,13 +1,12 @@
 //! The built-in rules, compiled, and how a text is searched for what they replace.
 
-use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::pattern::{Pattern, always};
 use super::replacements::HOME_PATHS;
-use super::{MOST_SPANS, Span, colors, secrets, tables};
+use super::{MOST_SPANS, Span, colors, ips, secrets, tables};
 
 /// The name of the built-in rule of passwords, keys and tokens.
 pub(super) const SECRETS: &str = "secrets";
@@ -152,19 +151,8 @@ impl Chosen {
 fn patterns(rule: usize) -> impl Iterator<Item = Pattern> {
     let patterns = match BUILTIN[rule] {
         SECRETS => secrets::patterns(),
-        "emails" => vec![Pattern::matches(
-            &["@"],
-            &mailboxes(),
-            is_mailbox,
-        )],
-        "ips" => [
-            // IP addresses of version 4, also before a port.
-            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
-            // Those of version 6, also with one of version 4 as their end (RFC 4291, section 2.2).
-            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}|[0-9A-Fa-f]{0,4}))(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
-        ]
-        .map(|regex| Pattern::matches(&[], regex, is_address))
-        .into(),
+        "emails" => vec![Pattern::matches(&["@"], &mailboxes(), is_mailbox)],
+        "ips" => ips::patterns().into(),
         HOME_PATHS => vec![Pattern::matches(
             &["/home/", "/users/", r"\/home\/", r"\/users\/", r":\users\", r":\\users\\", r":\\\\users\\\\"],
             &home_paths(),
@@ -228,18 +216,4 @@ fn is_mailbox(text: &str) -> bool {
     let is_member =
         ["odata", "self"].contains(&first) || ANNOTATIONS.iter().any(|namespace| host.starts_with(namespace));
     !NO_DOMAINS.contains(&last) && (!is_member || DOMAINS.contains(&last))
-}
-
-/// Returns whether a text is an address of another machine. Of version 6, these are the ranges that are in use (IANA, "IPv6 Global
-/// Unicast", and RFC 6890), because paths and slices in code look like addresses, too.
-fn is_address(text: &str) -> bool {
-    match text.parse::<IpAddr>().map(|address| address.to_canonical()) {
-        Ok(IpAddr::V4(address)) => !address.is_loopback() && !address.is_unspecified(),
-        Ok(IpAddr::V6(address)) => match address.segments() {
-            [0x2000..=0x3fff | 0x5f00 | 0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..]
-            | [0x64, 0xff9b, ..] => true,
-            _ => text.contains('.'),
-        },
-        Err(_) => false,
-    }
 }

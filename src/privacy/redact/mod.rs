@@ -10,6 +10,7 @@ mod colors;
 mod commands;
 mod expression;
 mod headers;
+mod ips;
 mod lines;
 mod lists;
 mod marks;

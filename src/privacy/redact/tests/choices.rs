@@ -75,6 +75,14 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
             "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
             "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
         ),
+        (
+            "<path d=\"M12 9a.75.75 0 110 1.5.75.75 0 110-1.5z\"/> at \"10.1.2.3\", 'm 3.51.98.32' '10.1.2.4'",
+            "<path d=\"M12 9a.75.75 0 110 1.5.75.75 0 110-1.5z\"/> at \"[redacted:ips]\", 'm 3.51.98.32' '[redacted:ips]'",
+        ),
+        (
+            r#"{"d": "{\"d\": \"M2 9a.75.75 0 110 1.5.75.75 0 110z\"}"}"#,
+            r#"{"d": "{\"d\": \"M2 9a.75.75 0 110 1.5.75.75 0 110z\"}"}"#,
+        ),
         ("/home/ann/src/x.rs:3", "[redacted:home-paths]/src/x.rs:3"),
         (r"C:\Users\Ann\x", r"[redacted:home-paths]\x"),
         ("file:///home/ann/x:/home/bob", "file://[redacted:home-paths]/x:[redacted:home-paths]"),

@@ -1,0 +1,62 @@
+//! IP addresses of other machines.
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::expression::Expression;
+use super::pattern::Pattern;
+
+/// Returns the patterns of addresses of both versions.
+pub(super) fn patterns() -> [Pattern; 2] {
+    [
+        Pattern::values(&[], of_version_4),
+        // Those of version 6, also with one of version 4 as their end (RFC 4291, section 2.2).
+        Pattern::matches(
+            &[],
+            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}|[0-9A-Fa-f]{0,4}))(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
+            is_address,
+        ),
+    ]
+}
+
+/// Returns the addresses of version 4, also before a port. The numbers of a path in SVG look like some.
+fn of_version_4(text: &str) -> Vec<Range<usize>> {
+    static ADDRESS: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
+        )
+    });
+    // A path begins with the letter of a move (SVG 2, section 9.3).
+    static PATH: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(r#"["'`]\s*[Mm][0-9 .,-][0-9AaCcHhLlMmQqSsTtVvZz .,+-]*["'`\\]"#)
+    });
+    let (mut addresses, mut at) = (Vec::new(), 0);
+    while let Some(found) = ADDRESS.captures_at(text, at).and_then(|found| found.meant()) {
+        addresses.extend(Some(found.range()).filter(|_| is_address(found.as_str())));
+        // What is behind an address may also be before the next one.
+        at = found.end();
+    }
+    if !addresses.is_empty() {
+        let paths: Vec<_> = PATH.find_iter(text).map(|path| path.range()).collect();
+        addresses.retain(|address| {
+            let path = paths.get(paths.partition_point(|path| path.end <= address.start));
+            path.is_none_or(|path| address.start < path.start)
+        });
+    }
+    addresses
+}
+
+/// Returns whether a text is an address of another machine. Of version 6, these are the ranges that are in use (IANA, "IPv6 Global
+/// Unicast", and RFC 6890), because paths and slices in code look like addresses, too.
+fn is_address(text: &str) -> bool {
+    match text.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V4(address)) => !address.is_loopback() && !address.is_unspecified(),
+        Ok(IpAddr::V6(address)) => match address.segments() {
+            [0x2000..=0x3fff | 0x5f00 | 0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..]
+            | [0x64, 0xff9b, ..] => true,
+            _ => text.contains('.'),
+        },
+        Err(_) => false,
+    }
+}
