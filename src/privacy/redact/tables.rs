@@ -30,15 +30,23 @@ const LONGEST_HEAD: usize = 4_000;
 const LONGEST_NAME: usize = 64;
 /// The maximum number of columns of secrets whose cells are one below the other.
 const MOST_COLUMNS: usize = 16;
+/// The number of signs of a ruler that somebody has written for a table.
+const LONG_RULER: usize = 20;
 /// The maximum number of bytes of a secret.
 const LONGEST_SECRET: usize = 1_000;
 /// What is before a command behind a table.
 const PROMPTS: [&str; 3] = ["$ ", "# ", "> "];
 
 /// Returns the patterns of these secrets. Each name of a secret has one of `anchors`.
-pub(super) fn patterns(anchors: &[&'static str]) -> [Pattern; 2] {
+pub(super) fn patterns(anchors: &[&'static str]) -> [Pattern; 3] {
+    // The expanded display of psql, in which each column of a row is a line.
+    let expanded = format!(
+        r"(?im-u)^(?:\| |│ )?[a-z0-9_]*(?:{WORDS}|{})[a-z0-9_]* *(?:\||│) ?((?u:[^\s|│]){{12,}})",
+        keys()
+    );
     [
         Pattern::values(anchors, printed).on_two_lines(),
+        Pattern::matches(&["[ record "], &expanded, is_secret_value),
         Pattern::values(&["insert ", "replace ", "copy "], inserted).on_two_lines(),
     ]
 }
@@ -119,8 +127,9 @@ impl Table {
         let names = apart(line, "  ");
         let has_parts = below.trim().contains(' ');
         let width = |line: &str| line.trim().chars().count();
-        // A whole ruler that is shorter than the line above it is between the outputs of two programs.
-        let is_ruled = is_ruled && (has_parts || width(below) >= width(line));
+        // A short ruler below a longer line is between the outputs of two programs.
+        let is_ruled = is_ruled
+            && (has_parts || width(below) >= width(line) || names.len() > 1 && width(below) >= LONG_RULER);
         let is_whole = is_ruled && !has_parts;
         if is_whole && names.len() == 1 {
             return is_secret(line).then_some(Self::One);
@@ -330,8 +339,13 @@ fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>
     let content = content(row, cell.start..cell.start + text.len());
     let value = &row[content.clone()];
     let is_one = value.len() <= LONGEST_SECRET && !value.contains(char::is_whitespace);
-    let looks_random = is_key(value) || !is_strict && is_random(value);
-    (is_one && looks_random && !is_of_other_form(value)).then_some(content)
+    (is_one && if is_strict { is_key(value) && !is_of_other_form(value) } else { is_secret_value(value) })
+        .then_some(content)
+}
+
+/// Returns whether a value of a secret's column looks random, or like nothing but a key.
+fn is_secret_value(value: &str) -> bool {
+    (is_key(value) || is_random(value)) && !is_of_other_form(value)
 }
 
 /// Returns the secrets in statements that name the columns of the rows that they insert.

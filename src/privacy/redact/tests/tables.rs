@@ -70,6 +70,10 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "ROWS=\"id\tapi_token\tcommit\n1\t…\t≠\n2\t…\t≠\"",
         "open(\"a.csv\", \"w\").write(\"\"\"id,api_token\n1,…\n2,…\"\"\")",
         "    parse(`id,api_token\n1,…\n2,…`);",
+        "User                           Password                            Id\n------------------------------\n\
+            ann                            …    ≠\n",
+        "-[ RECORD 1 ]-\nid        | 1\napi_token | …\ncommit    | ≠\n-[ RECORD 2 ]-\napi_token | …\n",
+        "┌─[ RECORD 1 ]─────┐\n│ api_token │ … │\n│ commit    │ ≠ │\n└────┘\n",
         "    parse(\"id,api_token\n1,…\n2,…\");",
         "let rows = r#\"id,api_token\n1,…\n2,…\"#;",
         "ID   API Key                                    Commit\n──── ────────────────────────────────────────── ──────\n\
