@@ -11,7 +11,7 @@ use crate::http::{Check, Checks};
 use crate::privacy::redact::{Redaction, Texts as _};
 use crate::types::{Timestamp, derived_id};
 
-/// The maximum number of views of a record. All views of many records are in memory when these are listed.
+/// The maximum number of views of a record. A list shows those of many records.
 pub const MOST_VIEWS: usize = 1_000;
 
 /// The maximum number of inputs of a record. The texts of all of them are removed in one statement when it is discarded.

@@ -294,8 +294,7 @@ async fn finalize(
         let count = usize::try_from(record.suggestion_count).unwrap_or(0);
         resolve(count, looks).iter().map(|view| view.index).collect()
     };
-    let mut views: HashMap<_, _> =
-        records.iter().map(|(id, record)| (*id, viewed(record, Vec::new()))).collect();
+    let mut views = HashMap::new();
     // The views are read by a second statement, because the first one does not see what was added while it
     // waited for the locks.
     tables::each_looks(connection, project, &ids, |id, looks| {
@@ -312,7 +311,8 @@ async fn finalize(
         None
     };
     let mut conclude = |ending: &Ending<'_>, record: &Locked, slate: Option<&[String]>| {
-        conclude(record, slate, views.remove(&ending.id).unwrap_or_default(), ending, key.as_ref())
+        let viewed = views.remove(&ending.id).unwrap_or_else(|| viewed(record, Vec::new()));
+        conclude(record, slate, viewed, ending, key.as_ref())
     };
     let by_id: HashMap<_, _> = endings.iter().map(|ending| (ending.id, ending)).collect();
     let (mut concluded, mut pauses) = (HashMap::new(), Pauses::begin());
@@ -360,8 +360,8 @@ async fn finalize(
     Ok(verdicts)
 }
 
-/// Derives the outcome of a pending record of which some suggestions were viewed, and whose suggestions are `stored` if they are
-/// kept as texts. Fails if the request does not fit its slate.
+/// Derives the outcome of a pending record. The suggestions that were viewed are `viewed`, and all of them are `stored` if they are kept
+/// as texts. Fails if the request does not fit its slate.
 fn conclude(
     record: &Locked,
     stored: Option<&[String]>,

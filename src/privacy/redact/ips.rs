@@ -20,16 +20,18 @@ pub(super) fn patterns() -> [Pattern; 2] {
     ]
 }
 
-/// Returns the addresses of version 4, also before a port. The numbers of a path in SVG look like some.
+/// Returns the addresses of version 4, also before a port or behind the number of a line. The numbers of a path in SVG look like some.
 fn of_version_4(text: &str) -> Vec<Range<usize>> {
     static ADDRESS: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(
-            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
+            r"(?:^|[^0-9A-Za-z.]|\\[nrt])((?:[0-9]{1,3}\.){3}[0-9]{1,3})(?:$|[^0-9A-Za-z.]|\.(?:$|[^0-9A-Za-z]))",
         )
     });
     // A path begins with the letter of a move (SVG 2, section 9.3).
     static PATH: LazyLock<Expression> = LazyLock::new(|| {
-        Expression::builtin(r#"["'`]\s*[Mm][0-9 .,-][0-9AaCcHhLlMmQqSsTtVvZz .,+-]*["'`\\]"#)
+        Expression::builtin(
+            r#"(?:\A|["'`])\s*[Mm][0-9\s.,-]+[AaCcHhLlQqSsTtVv][0-9AaCcHhLlMmQqSsTtVvZz\s.,+-]*(?:["'`\\]|\z)"#,
+        )
     });
     let (mut addresses, mut at) = (Vec::new(), 0);
     while let Some(found) = ADDRESS.captures_at(text, at).and_then(|found| found.meant()) {

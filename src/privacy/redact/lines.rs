@@ -53,8 +53,8 @@ struct Head {
     comment: Option<usize>,
     /// Where the sign begins of an element of a list, or of what a plan removes, if that is the last of what stands there.
     item: Option<usize>,
-    /// How many bytes the end of the line before it has. It is an escape if these are several.
-    end: usize,
+    /// How many bytes the end of the line before it has, if there is one.
+    bytes_of_end: usize,
     /// Whether the line is a comment.
     is_comment: bool,
     /// Whether the line is of the older version of a comparison.
@@ -84,12 +84,17 @@ impl Head {
 
     /// Returns where the end of the line before it is.
     fn end_of_line(&self) -> Range<usize> {
-        self.range.start..self.range.start + self.end
+        self.range.start..self.range.start + self.bytes_of_end
     }
 
-    /// Returns whether a part of this is more than the end of the line before.
+    /// Returns whether the end of the line before it is an escape.
+    fn is_escaped(&self) -> bool {
+        self.bytes_of_end > 1
+    }
+
+    /// Returns whether a part of this is more than a line feed, which an escape is.
     fn is_more(&self, part: &Range<usize>) -> bool {
-        part.len() > self.end.min(1)
+        part.len() > self.bytes_of_end.min(1)
     }
 }
 
@@ -112,7 +117,7 @@ const LISTED: [View; 6] = [
     // In a list that is compared, comments stand between the elements, so that this is not the only view.
     (|head| head.comment.is_some(), |head, _| head.with_comment()),
     // Comments stand between the elements of lists, and these may be in strings.
-    (|head| head.is_comment && head.end > 1, |head, _| head.end_of_line()),
+    (|head| head.is_comment && head.is_escaped(), |head, _| head.end_of_line()),
     // The new version of a comparison, because an old value stands between a name and the new one.
     (|head| head.is_old, |head, end| if head.is_old { head.range.start..end } else { head.before_comment() }),
 ];
@@ -132,9 +137,8 @@ fn listed(text: &str) -> impl Iterator<Item = Plain> {
         let length = if is_unchanged { 2 } else { length };
         let range = before.start()..before.start() + length;
         let start = |name| found.name(name).map(|part| part.start()).filter(|start| range.contains(start));
-        let end = found.name("end").map_or(0, |end| end.range().len());
         Head {
-            end,
+            bytes_of_end: found.name("end").map_or(0, |end| end.range().len()),
             is_comment: text[range.clone()].trim_end().ends_with(['#', '/', '!']),
             more: start("more"),
             comment: start("comment"),
@@ -148,8 +152,10 @@ fn listed(text: &str) -> impl Iterator<Item = Plain> {
     let needed: Vec<_> = LISTED.into_iter().filter(is_needed).collect();
     needed.into_iter().map(move |(_, before)| {
         let ends = heads.iter().skip(1).map(|next| next.range.start).chain([text.len()]);
-        let parts =
-            heads.iter().zip(ends).map(|(head, end)| (before(head, end), (head.end > 0).then_some('\n')));
+        let parts = heads
+            .iter()
+            .zip(ends)
+            .map(|(head, end)| (before(head, end), (head.bytes_of_end > 0).then_some('\n')));
         Plain::without(text, parts)
     })
 }

@@ -18,7 +18,7 @@ static NEXT: LazyLock<Expression> = LazyLock::new(|| {
     const END: &str = r"(?:\\+r)?(?:\r?\n|\\+n)";
     const MARK: &str = r#"\\*["'`]"#;
     Expression::builtin(&format!(
-        r"^(?-u)(?:{MARK}(?: -> null)?)?(?:\s*,\s*({MARK})|,?[ \t]*{COMMENT}(?:{END}[ \t]*{COMMENT})+(?:(?:[*~+-]|[0-9]{{1,2}}[.)])[ \t]+)?({MARK})?)"
+        r"^(?-u)(?:{MARK}(?: -> (?:null|\(known after apply\)))?)?(?:\s*,\s*({MARK})|,?[ \t]*{COMMENT}(?:{END}[ \t]*{COMMENT})+(?:(?:[*~+-]|[0-9]{{1,2}}[.)])[ \t]+)?({MARK})?)"
     ))
 });
 
@@ -92,6 +92,17 @@ pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
     // Only a comment or what closes something is behind a value.
     let goes_on = |c: char| c.is_alphanumeric() || "[({\"'`|$@_.&".contains(c);
     is_below && next.len() < rest.len() && next.starts_with(goes_on)
+}
+
+/// Returns whether what looks like a value below the line of its name is of what stands before all lines, such as the commit before a
+/// line of code: the name's line begins in the same way, but for the digits of hexadecimal numbers.
+pub(super) fn is_before_lines(text: &str, name: usize, value: &Range<usize>) -> bool {
+    let begin = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let is_alike =
+        |(one, other): (&u8, &u8)| one == other || [one, other].iter().all(|c| c.is_ascii_hexdigit());
+    let head = &text.as_bytes()[begin(value.start)..value.end];
+    let above = text.as_bytes()[begin(name)..name].get(..head.len());
+    above.is_some_and(|above| above.iter().zip(head).all(is_alike))
 }
 
 /// Returns whether what looks like a value between quotation marks is the id with which an item of a list begins, behind an item whose

@@ -7,12 +7,14 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
-use super::lists::{OPENS, behind_words, changed, elements, is_of_next_item, is_of_next_line};
+use super::lists::{
+    OPENS, behind_words, changed, elements, is_before_lines, is_of_next_item, is_of_next_line,
+};
 use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
-use super::replacements::is_tag;
+use super::replacements::is_in_replacement;
 use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, quoted};
 
 /// Words before `key` in the names of secrets.
@@ -270,7 +272,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
             let is_other = found.name("other").is_some()
                 || is_in_arn(before)
                 || is_source(before, name.as_str())
-                || is_tag(text, at);
+                || is_in_replacement(text, name.start());
             if is_path || is_other {
                 at = behind_long_word(text, at);
                 continue;
@@ -301,6 +303,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
                     if is_no_secret(text, value.clone())
                         || is_checksum(before, &text[name.start()..value.start], &text[value.clone()])
                         || is_of_next_line(name.as_str(), &text[value.end..])
+                        || is_before_lines(text, name.start(), &value)
                         || is_of_next_item(name.as_str(), &text[value.end..]) =>
                 {
                     at = behind_long_word(text, at);

@@ -7,6 +7,7 @@ use super::expression::{Expression, Match};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
 use super::other_forms::{is_checksum, is_in_arn, is_of_other_form, is_tag};
 use super::random::{is_long_number, is_very_random};
+use super::replacements::is_in_replacement;
 use super::value_ends::{beginning, ending};
 
 /// The number of bytes behind a name in which a token is probably its value, and the maximum number of bytes of the token.
@@ -30,6 +31,7 @@ pub(super) fn near(text: &str, values: &mut Vec<Range<usize>>) {
     let is_secret = |name: &Match<'_>| {
         !OTHER.is_match(ending(&text[..name.end()], LONGEST_OTHER))
             && !is_counted(&text[..name.start()], name.as_str())
+            && !is_in_replacement(text, name.start())
     };
     let mut names = NAME.find_iter(text).filter(is_secret).peekable();
     let mut read = 0;

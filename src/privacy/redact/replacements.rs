@@ -32,6 +32,9 @@ pub(super) const TAG: usize = 4;
 /// The number of bytes of the tag in the name of a group, of which no two may be equal.
 pub(super) const NAME_TAG: usize = 12;
 
+/// What may be behind the name of the rule: a tag of one of these lengths.
+const TAGGED: &str = "(?::[0-9a-f]{8}(?:[0-9a-f]{16})?)?";
+
 /// The maximum number of bytes of a replacement. The name of a rule has at most 50.
 const LONGEST: usize = REPLACEMENT.len() + 50 + 2 + 2 * NAME_TAG;
 
@@ -101,16 +104,13 @@ impl Redactor {
     }
 }
 
-/// Returns whether the tag of what looks like a replacement begins at a position. The name of a rule may be one of a secret, but its
-/// value is not the tag with what is behind it.
-pub(super) fn is_tag(text: &str, at: usize) -> bool {
-    static TAGGED: LazyLock<Expression> = LazyLock::new(|| {
-        Expression::builtin(r"^(?-u)\[redacted:[a-z0-9-]{1,50}:(?<tag>[0-9a-f]{8}(?:[0-9a-f]{16})?)\]")
-    });
-    let Some(begin) = ending(&text[..at], LONGEST).rfind(REPLACEMENT) else { return false };
-    let begin = at - ending(&text[..at], LONGEST).len() + begin;
-    let tagged = TAGGED.captures_at(beginning(&text[begin..], LONGEST), 0);
-    tagged.and_then(|tagged| tagged.name("tag")).is_some_and(|tag| begin + tag.start() == at)
+/// Returns whether a position is within what looks like a replacement, where the name of a rule may look like one of a secret.
+pub(super) fn is_in_replacement(text: &str, at: usize) -> bool {
+    static REPLACED: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(&format!(r"^(?-u)\[redacted:[a-z0-9-]{{1,50}}{TAGGED}\]")));
+    let before = ending(&text[..at], LONGEST);
+    let Some(begin) = before.rfind(REPLACEMENT).map(|begin| at - before.len() + begin) else { return false };
+    REPLACED.find(beginning(&text[begin..], LONGEST)).is_some_and(|found| at < begin + found.end())
 }
 
 /// Returns the tag of a text, which is made with a key, and has so many bytes.
@@ -125,9 +125,7 @@ pub(super) fn tag(key: &HashKey, text: &str, length: usize) -> String {
 /// the place of the name of a rule may be a secret, and stays.
 pub(super) fn without_replacements(text: &str) -> Cow<'_, str> {
     static REPLACEMENTS: LazyLock<Expression> = LazyLock::new(|| {
-        Expression::builtin(
-            r"\[redacted:([a-z0-9-]{1,50})(?:(?::[0-9a-f]{8}(?:[0-9a-f]{16})?)?\]|(?::[0-9a-f]{0,24})?$)",
-        )
+        Expression::builtin(&format!(r"\[redacted:([a-z0-9-]{{1,50}})(?:{TAGGED}\]|(?::[0-9a-f]{{0,24}})?$)"))
     });
     if !text.contains(REPLACEMENT) {
         return text.into();
@@ -254,10 +252,10 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_a_replacement_with_a_tag_is_no_value_of_its_name() {
+    fn what_stands_behind_a_replacement_is_no_value_of_its_name() {
         let key = HashKey::new(vec![7; 32]);
-        let redactor = redactor(Some(key.clone()));
-        for number in 0..40_u64 {
+        let redactors = [redactor(Some(key.clone())), redactor(None)];
+        for (redactor, number) in redactors.iter().flat_map(|redactor| (0..40).map(move |n| (redactor, n))) {
             let password = crate::privacy::redact::tests::drawn("qQ7xK2mZ9vB4nR8t", 24, number);
             for form in [
                 "DATABASE_URL=postgres://app:…@db:5432/shop",
@@ -265,11 +263,13 @@ mod tests {
                 "app:…@tcp(db:3306)/x",
                 "<code>api_key=&quot;…&quot;</code>",
                 "create_engine(\"postgresql://app:…@h/d\")",
+                "password=… trace …",
+                "password=… '…'",
             ] {
                 let mut text = form.replace('…', &password);
-                text.texts(&mut Redaction::new(&redactor, &key));
+                text.texts(&mut Redaction::new(redactor, &key));
                 let once = text.clone();
-                text.texts(&mut Redaction::new(&redactor, &key));
+                text.texts(&mut Redaction::new(redactor, &key));
                 assert_eq!(text, once);
             }
         }

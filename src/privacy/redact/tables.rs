@@ -5,7 +5,7 @@ use std::iter;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::expression::Expression;
+use super::expression::{Captures, Expression};
 use super::named::{MORE, OTHER_NAME, WORDS, keys};
 use super::other_forms::is_of_other_form;
 use super::pattern::Pattern;
@@ -22,8 +22,9 @@ const IN_FILES: [&[char]; 3] = [&['\t'], &[','], &[';']];
 /// What may be before the first line of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What may be before a string in its line: no signs between cells but in the indentation, and no commas but between arguments.
-const BEFORE_STRING: &str = r"[ \t]*(?:(?u:[^,;|\t`\n])|, )";
+/// A character of what may be before a string in its line, behind the indentation: no sign between cells, and no comma but one between
+/// arguments.
+const BEFORE_STRING: &str = r"(?:(?u:[^,;|\t`\n])|, )";
 
 /// The maximum numbers of bytes of the head of a table and of a column's name.
 const LONGEST_HEAD: usize = 4_000;
@@ -39,14 +40,9 @@ const PROMPTS: [&str; 3] = ["$ ", "# ", "> "];
 
 /// Returns the patterns of these secrets. Each name of a secret has one of `anchors`.
 pub(super) fn patterns(anchors: &[&'static str]) -> [Pattern; 3] {
-    // The expanded display of psql, in which each column of a row is a line.
-    let expanded = format!(
-        r"(?im-u)^(?:\| |│ )?[a-z0-9_]*(?:{WORDS}|{})[a-z0-9_]* *(?:\||│) ?((?u:[^\s|│]){{12,}})",
-        keys()
-    );
     [
         Pattern::values(anchors, printed).on_two_lines(),
-        Pattern::matches(&["[ record "], &expanded, is_secret_value),
+        Pattern::values(&["[ record "], expanded),
         Pattern::values(&["insert ", "replace ", "copy "], inserted).on_two_lines(),
     ]
 }
@@ -72,16 +68,35 @@ pub(super) fn printed(text: &str) -> Vec<Range<usize>> {
     secrets
 }
 
+/// Returns the secrets in the expanded display of psql, in which each column of a row is a line.
+fn expanded(text: &str) -> Vec<Range<usize>> {
+    static RECORD: LazyLock<Expression> = LazyLock::new(|| Expression::builtin(r"(?i-u)\[ record [0-9]+ \]"));
+    static COLUMN: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(r"(?im-u)^(?:\| |│ )?([a-z0-9_]+) *(?:\||│) ?((?u:[^\s|│]){12,})")
+    });
+    let secret = |column: Captures<'_>| {
+        let value = column.get(2)?;
+        let is_of_secret = column.get(1).is_some_and(|name| is_secret(name.as_str()));
+        (is_of_secret && is_secret_value(value.as_str())).then(|| value.range())
+    };
+    let is_expanded = RECORD.is_match(text);
+    COLUMN.captures_iter(text).filter(|_| is_expanded).filter_map(secret).collect()
+}
+
 /// Returns where the head of a table begins in a line with the name of a secret at a position: behind the tags or the mark of a string
 /// that are open there.
 fn behind_opening(line: &str, name: usize) -> usize {
     static OPENING: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(&format!(
-            r#"^(?-u)(?:(?:[ \t]*<[A-Za-z](?u:[^<>\n])*>)+|{BEFORE_STRING}*?(?:`|"""|'''|r#+"))"#
+            r#"^(?-u)(?:(?:[ \t]*<[A-Za-z](?u:[^<>\n])*>)+|[ \t]*{BEFORE_STRING}*?(?:`|"""|'''|r#+"))"#
         ))
     });
-    static QUOTATION: LazyLock<Expression> =
-        LazyLock::new(|| Expression::builtin(&format!(r#"^(?-u){BEFORE_STRING}*["']"#)));
+    // An apostrophe is behind several letters, and a string behind one at most.
+    static QUOTATION: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(&format!(
+            r#"^(?-u)[ \t]*(?:{BEFORE_STRING}*(?:(?u:[^,;|\t`\nA-Za-z0-9])|, ))?[A-Za-z]?["']"#
+        ))
+    });
     let before = beginning(&line[..name], LONGEST_HEAD);
     let open = || {
         let quotation = QUOTATION.find(before)?;
@@ -339,8 +354,8 @@ fn secret(row: &str, cell: Range<usize>, is_strict: bool) -> Option<Range<usize>
     let content = content(row, cell.start..cell.start + text.len());
     let value = &row[content.clone()];
     let is_one = value.len() <= LONGEST_SECRET && !value.contains(char::is_whitespace);
-    (is_one && if is_strict { is_key(value) && !is_of_other_form(value) } else { is_secret_value(value) })
-        .then_some(content)
+    let may_be_secret = !is_strict || is_key(value);
+    (is_one && may_be_secret && is_secret_value(value)).then_some(content)
 }
 
 /// Returns whether a value of a secret's column looks random, or like nothing but a key.

@@ -114,7 +114,7 @@ fn line(text: &str, at: usize) -> Option<usize> {
     let before = before.rsplit('\n').next()?.trim_end().strip_suffix(['=', ':'])?.trim_end();
     let name = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let before = before.strip_suffix(|c: char| name(c))?.trim_end_matches(name);
-    let value = beginning(&text[at..], LONGEST).lines().next()?.trim_end();
+    let value = before_end_of_element(beginning(&text[at..], LONGEST).lines().next()?).trim_end();
     if let Some(mark) = before.chars().next_back().filter(|c| r#""'"#.contains(*c)) {
         let escapes = before.len() - 1 - before[..before.len() - 1].trim_end_matches('\\').len();
         let value = &value[..closing(value, &before[before.len() - 1 - escapes..])?];
@@ -127,7 +127,7 @@ fn line(text: &str, at: usize) -> Option<usize> {
         || listed.strip_suffix(':').is_some_and(is_place)
         || COMMANDS.iter().any(|command| listed.ends_with(command));
     let is_alone = is_listed && value.len() < LONGEST && !value.contains(char::is_whitespace);
-    is_alone.then(|| before_end_of_string(before_end_of_element(value).trim_end_matches([',', ';'])))
+    is_alone.then(|| before_end_of_string(value.trim_end_matches([',', ';'])))
 }
 
 /// Returns the last line of an element of XML, of the part of a chat or of a sentence in Chinese without what ends that.

@@ -63,6 +63,10 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ("::10.1.2.3 5f00:1234::1", "[redacted:ips] [redacted:ips]"),
         ("a[::2] x86_64::f c::c_char fe80::1 a::b", "a[::2] x86_64::f c::c_char [redacted:ips] a::b"),
         ("64:ff9b::203.0.113.7, fd12:3456::1", "[redacted:ips], [redacted:ips]"),
+        (
+            "12:203.0.113.7 - x.log:10.1.2.3 -L 5432:10.0.0.5:5432",
+            "12:[redacted:ips] - x.log:[redacted:ips] -L 5432:[redacted:ips]:5432",
+        ),
         ("from 203.0.113.7:443 and 2001:db8::1.", "from [redacted:ips]:443 and [redacted:ips]."),
         (
             "10.1.2.3,10.1.2.4 10.1.2.5\n10.1.2.6",
@@ -76,13 +80,15 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
             "on 127.0.0.1:8080, ::1, 0.0.0.0; version 1.2.3.400 at 10:00:00",
         ),
         (
-            "<path d=\"M12 9a.75.75 0 110 1.5.75.75 0 110-1.5z\"/> at \"10.1.2.3\", 'm 3.51.98.32' '10.1.2.4'",
-            "<path d=\"M12 9a.75.75 0 110 1.5.75.75 0 110-1.5z\"/> at \"[redacted:ips]\", 'm 3.51.98.32' '[redacted:ips]'",
+            "<path d=\"M12 9a.75.75 0 110 1.5.75.75 0 110-1.5z\"/> at \"10.1.2.3\", 'm2 3h1 3.51.98.32' '10.1.2.4'",
+            "<path d=\"M12 9a.75.75 0 110 1.5.75.75 0 110-1.5z\"/> at \"[redacted:ips]\", 'm2 3h1 3.51.98.32' '[redacted:ips]'",
         ),
         (
             r#"{"d": "{\"d\": \"M2 9a.75.75 0 110 1.5.75.75 0 110z\"}"}"#,
             r#"{"d": "{\"d\": \"M2 9a.75.75 0 110 1.5.75.75 0 110z\"}"}"#,
         ),
+        ("'M1-10.1.2.3' 'm5 10.1.2.3'", "'M1-[redacted:ips]' 'm5 [redacted:ips]'"),
+        ("M12 9a.75.75 0\n110 1.5.75.75 0 110-1.5z", "M12 9a.75.75 0\n110 1.5.75.75 0 110-1.5z"),
         ("/home/ann/src/x.rs:3", "[redacted:home-paths]/src/x.rs:3"),
         (r"C:\Users\Ann\x", r"[redacted:home-paths]\x"),
         ("file:///home/ann/x:/home/bob", "file://[redacted:home-paths]/x:[redacted:home-paths]"),

@@ -253,6 +253,9 @@ fn what_stands_before_a_line_of_code_is_no_value_of_a_name_at_the_end_of_the_lin
             ["    if not access_key:", "        return None"],
             ["    credentials = {", "        \"a\": 1,"],
             ["    token = get_token(", "        $this->name,"],
+            ["passwords:", "  - name: x"],
+            ["tokens = [", "  # The first one."],
+            ["tokens = [", ""],
             ["  \"prompt_tokens_details\": {", "    \"cached_tokens\": 0"],
             ["  \"password\": {", "    \"type\": \"string\""],
         ] {

@@ -83,6 +83,7 @@ fn what_closes_an_element_or_the_part_of_a_chat_behind_a_value_stays() {
         "</user_query>",
         "</code></li>",
         "<br>",
+        "<br />",
         "<|im_end|>",
         "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
         "<｜Assistant｜>",

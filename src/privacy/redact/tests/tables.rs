@@ -73,6 +73,11 @@ fn secrets_below_the_names_of_their_columns_are_replaced_in_all_rows() {
         "User                           Password                            Id\n------------------------------\n\
             ann                            …    ≠\n",
         "-[ RECORD 1 ]-\nid        | 1\napi_token | …\ncommit    | ≠\n-[ RECORD 2 ]-\napi_token | …\n",
+        "-[ RECORD 1 ]-\ntoken_id   | ≠\npublic_key | ≠\n",
+        "User's name   Password                                   Id\n-----------   ----------------------------------------   ---\n\
+            ann           …   ≠\n",
+        "\t\t\"id,api_token,commit\n1,…,≠\n2,…,≠\n\",\n",
+        "    f(x, 'id,api_token,commit\n1,…,≠\n2,…,≠\n')",
         "┌─[ RECORD 1 ]─────┐\n│ api_token │ … │\n│ commit    │ ≠ │\n└────┘\n",
         "    parse(\"id,api_token\n1,…\n2,…\");",
         "let rows = r#\"id,api_token\n1,…\n2,…\"#;",
