@@ -176,6 +176,13 @@ impl Running {
         Self { app, writing, tasks, writer_db }
     }
 
+    /// Makes the database connections that requests need, before there are any.
+    pub async fn connect(&self) {
+        for pool in [&self.writer_db, &self.app.db, &self.app.searches.db] {
+            db::fill(pool).await;
+        }
+    }
+
     /// Waits until the hook reports that were answered are stored, if that does not take long, and until every event handed
     /// to the writer is committed or refused. Then the database connections are closed.
     pub async fn finish(self) {

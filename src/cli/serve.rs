@@ -99,6 +99,7 @@ impl Options {
             db::migrate(&pool).await?;
             pool.close().await;
             let running = Running::start(&options, settings);
+            running.connect().await;
             let is_open = self.admit(&running, key).await?;
             Ok((running, move || self.announce(address, &data, is_open)))
         };

@@ -19,6 +19,7 @@ pub mod steps;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
+use futures_util::future::join_all;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -95,8 +96,10 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .options([("idle_in_transaction_session_timeout", idle), ("tcp_keepalives_idle", "30")])
         .options([("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "3")])
         .log_slow_statements(log::LevelFilter::Warn, Duration::from_secs(1));
-    PgPoolOptions::new()
-        .max_connections(size)
+    let pool = PgPoolOptions::new();
+    // Those that requests need are not made anew while the server is busy (see `fill`). Exports are fewer.
+    let pool = if name.starts_with(EXPORT_NAME) { pool } else { pool.idle_timeout(None).max_lifetime(None) };
+    pool.max_connections(size)
         .min_connections(u32::from(name == LATE_NAME))
         .acquire_timeout(Duration::from_secs(5))
         .test_before_acquire(false)
@@ -117,6 +120,17 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         // Every request waits while the database is away, and what becomes of it is told elsewhere.
         .acquire_slow_level(log::LevelFilter::Debug)
         .connect_lazy_with(options)
+}
+
+/// Makes as many connections of a pool as it may have.
+///
+/// For a password, the library (0.9) computes a hash (SCRAM, RFC 5802) and gives way to all other tasks some 800 times meanwhile.
+/// While the threads are busy, that takes longer than anybody waits for a connection, and all that wait begin again.
+pub async fn fill(db: &PgPool) {
+    let made = join_all((0..db.options().get_max_connections()).map(|_| db.acquire())).await;
+    if let Some(error) = made.iter().find_map(|made| made.as_ref().err()) {
+        tracing::warn!("not all connections to the database could be made: {}", reason(error));
+    }
 }
 
 /// Begins a transaction.

@@ -1,6 +1,7 @@
 //! The program's commands, each run as a process.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -31,6 +32,20 @@ async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
     run(gleaner(&folder).args(["keys", "revoke", id]), 0);
     let listed = run(gleaner(&folder).args(["keys", "list"]), 0);
     assert!(String::from_utf8_lossy(&listed.stdout).contains("revoked"));
+}
+
+#[test]
+fn a_server_has_its_connections_to_the_database_before_it_serves() {
+    let folder = folder();
+    let server = Server::start(&folder);
+    let mut metrics = String::new();
+    let mut connection = TcpStream::connect(&server.address).expect("a connection");
+    connection.write_all(b"GET /metrics HTTP/1.0\r\nhost: localhost\r\n\r\n").expect("sends");
+    connection.read_to_string(&mut metrics).expect("a response");
+    for (pool, open) in [("reading", 24), ("searches", 4)] {
+        let line = format!("gleaner_db_connections{{pool=\"{pool}\",state=\"open\"}} {open}");
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
 }
 
 fn lines(folder: &TempDir, name: &str, lines: &[Value]) -> PathBuf {
@@ -71,7 +86,7 @@ fn what_is_imported_is_exported_and_importing_it_again_changes_nothing() {
     run(gleaner(&folder).args(dedupe).arg(&place), 0);
     let mut text = String::new();
     let file = std::fs::File::open(&place).expect("the file is there");
-    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text).expect("unpacks");
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("unpacks");
     assert_eq!(text, [row(1), row(2), row(3)].concat());
     assert!(!Path::new(&format!("{}.part", place.display())).exists());
 }

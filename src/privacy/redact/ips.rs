@@ -1,23 +1,16 @@
 //! IP addresses of other machines.
 
+use std::iter;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::expression::Expression;
+use super::expression::{Expression, Match};
 use super::pattern::Pattern;
 
 /// Returns the patterns of addresses of both versions.
 pub(super) fn patterns() -> [Pattern; 2] {
-    [
-        Pattern::values(&[], of_version_4),
-        // Those of version 6, also with one of version 4 as their end (RFC 4291, section 2.2).
-        Pattern::matches(
-            &[],
-            r"(?:^|[^0-9A-Za-z.:]|\\[nrt])((?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}|[0-9A-Fa-f]{0,4}))(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
-            is_address,
-        ),
-    ]
+    [Pattern::values(&[], of_version_4), Pattern::values(&[], of_version_6)]
 }
 
 /// Returns the addresses of version 4, also before a port or behind the number of a line. The numbers of a path in SVG look like some.
@@ -33,12 +26,10 @@ fn of_version_4(text: &str) -> Vec<Range<usize>> {
             r#"(?:\A|["'`])\s*[Mm][0-9\s.,-]+[AaCcHhLlQqSsTtVv][0-9AaCcHhLlMmQqSsTtVvZz\s.,+-]*(?:["'`\\]|\z)"#,
         )
     });
-    let (mut addresses, mut at) = (Vec::new(), 0);
-    while let Some(found) = ADDRESS.captures_at(text, at).and_then(|found| found.meant()) {
-        addresses.extend(Some(found.range()).filter(|_| is_address(found.as_str())));
-        // What is behind an address may also be before the next one.
-        at = found.end();
-    }
+    let mut addresses: Vec<_> = candidates(&ADDRESS, text)
+        .filter(|found| is_address(found.as_str()))
+        .map(|found| found.range())
+        .collect();
     if !addresses.is_empty() {
         let paths: Vec<_> = PATH.find_iter(text).map(|path| path.range()).collect();
         addresses.retain(|address| {
@@ -47,6 +38,32 @@ fn of_version_4(text: &str) -> Vec<Range<usize>> {
         });
     }
     addresses
+}
+
+/// Returns the addresses of version 6, also with one of version 4 as their end (RFC 4291, section 2.2). The number of a line may be before
+/// one, which looks like a part of it.
+fn of_version_6(text: &str) -> Vec<Range<usize>> {
+    static ADDRESS: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(
+            r"(?:^|[^0-9A-Za-z.]|\\[nrt])((?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}|[0-9A-Fa-f]{0,4}))(?:$|[^0-9A-Za-z.:]|[.:](?:$|[^0-9A-Za-z]))",
+        )
+    });
+    let address = |found: Match<'_>| {
+        let behind_number = found.as_str().split_once(':').map(|(_, behind)| behind);
+        let own = iter::once(found.as_str()).chain(behind_number).find(|own| is_address(own))?;
+        Some(found.end() - own.len()..found.end())
+    };
+    candidates(&ADDRESS, text).filter_map(address).collect()
+}
+
+/// Returns what an expression finds in a text. What is behind something may also be before the next one.
+fn candidates<'t>(expression: &Expression, text: &'t str) -> impl Iterator<Item = Match<'t>> {
+    let mut at = 0;
+    iter::from_fn(move || {
+        let found = expression.captures_at(text, at)?.meant()?;
+        at = found.end();
+        Some(found)
+    })
 }
 
 /// Returns whether a text is an address of another machine. Of version 6, these are the ranges that are in use (IANA, "IPv6 Global

@@ -35,7 +35,7 @@ static BEFORE: LazyLock<Expression> = LazyLock::new(|| {
     const SIGN: &str = r"\+{1,2}(?:-- )?|~|(?<old>-(?:-- |-)?)";
     let listed = LISTED.join("|");
     Expression::builtin(&format!(
-        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}(?:<[a-z_-]+>)?{NUMBER})?(?<more>{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:{SIGN})(?<comment>[ \t]*(?:{COMMENT}|> ?))?)?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
+        r"(?:\A|(?<end>\n|(?:\\+r)?\\+n(?:\\+t)*))(?:{BLANKS}(?:{listed}))?(?:{BLANKS}(?:<[a-z_-]+>)?{NUMBER})?(?<more>{BLANKS}(?:{listed}))?(?:(?:[ \t]+[0-9]+[ \t]+)?(?:{SIGN})(?<comment>[ \t]*(?:{COMMENT}|> ?))?)?(?:(?<item>[ \t]+- )|[ \t]+[+~] )?(?:\\+t)*"
     ))
 });
 
@@ -53,7 +53,7 @@ struct Head {
     comment: Option<usize>,
     /// Where the sign begins of an element of a list, or of what a plan removes, if that is the last of what stands there.
     item: Option<usize>,
-    /// How many bytes the end of the line before it has, if there is one.
+    /// How many bytes the end of the line before it has, if there is one, with the escapes of tabs behind one that is escaped.
     bytes_of_end: usize,
     /// Whether the line is a comment.
     is_comment: bool,

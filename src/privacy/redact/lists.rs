@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use super::expression::Expression;
 use super::other_forms::is_no_secret;
+use super::replacements::end_of_replacement;
 use super::value_ends::{LONGEST, bare, beginning, quoted};
 
 /// What may be before a value or the first element of a list: a bracket, or the beginning of the argument of a call, which may make
@@ -55,7 +56,13 @@ pub(super) fn elements(text: &str, at: usize, first: &Range<usize>) -> Vec<Range
     let is_list = name.ends_with(['[', '{', '(', '-', '*', '.']) || before[name.len()..].contains('\n');
     let mut elements = Vec::new();
     let mut end = changed(text, first.start).map_or(first.end, |new| new.end);
-    while is_list && let Some(Next { between, read: Ok(next), .. }) = next(text, end) {
+    while is_list && let Some(Next { at, between, read }) = next(text, end) {
+        // One that was replaced before was an element, too.
+        if let Some(replaced) = end_of_replacement(text, at) {
+            end = replaced;
+            continue;
+        }
+        let Ok(next) = read else { break };
         if is_no_secret(text, next.clone()) || is_of_next_line(between, &text[next.end..]) {
             break;
         }

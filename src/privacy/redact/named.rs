@@ -14,7 +14,7 @@ use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
-use super::replacements::is_in_replacement;
+use super::replacements::{end_of_replacement, is_in_replacement};
 use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, quoted};
 
 /// Words before `key` in the names of secrets.
@@ -146,8 +146,9 @@ const OF: &str = r#"(?-i:[A-Z][A-Za-z0-9]*|s\.[a-z0-9_]+)?(?:\[["'][a-z0-9_-]+["
 /// A quotation mark, also in the escapes of code, JSON, HTML and addresses.
 pub(super) const QUOTE: &str = r#"(?:\\*(?:["'`]|u002[27]|&quot;|&\#(?:3[49]|x2[27]);)|%(?:25)*2[27])"#;
 
-/// The type of a variable.
-const TYPE: &str = r#"(?:\[&?(?:'[a-z]+ )?[a-z_]+; ?[a-z0-9_]+\]|(?u:[^\s=:;,"`])+)"#;
+/// The type of a variable, which may be in quotation marks in Python.
+const TYPE: &str =
+    r#"(?:\[&?(?:'[a-z]+ )?[a-z_]+; ?[a-z0-9_]+\]|'[a-z_.\[\]]+'|(?u:[^\s=:;,"`'][^\s=:;,"`]*))"#;
 
 /// The letters of a password for one application.
 const LETTERS: &str = "[a-z]{4}(?:[ -][a-z]{4}){3}|[a-z]{16}";
@@ -298,6 +299,12 @@ fn values(text: &str) -> Vec<Range<usize>> {
                     quoted(text, outer.end(), outer.as_str()).or_else(|_| quoted(text, at, inner.as_str()))
                 }
             };
+            if let Some(end) = end_of_replacement(text, at) {
+                let elements = elements(text, at, &(at..end));
+                at = elements.last().map_or(end, |last| last.end);
+                values.extend(elements);
+                continue;
+            }
             match read {
                 Ok(value)
                     if is_no_secret(text, value.clone())

@@ -152,7 +152,10 @@ fn is_other(before: &str, token: &str) -> bool {
             .trim_end()
             .ends_with('?');
     let name = name.to_ascii_lowercase();
-    let is_value = is_choice || name.is_empty() || name.ends_with("value") || name.ends_with("default");
+    // DynamoDB names the type of each value, which is `S` for a string.
+    let is_value = is_choice
+        || ["", "s"].contains(&&*name)
+        || ["value", "default"].iter().any(|end| name.ends_with(end));
     token.starts_with("sha") || !is_value && !is_said && !is_said_in_quotes(before, &name)
 }
 

@@ -7,7 +7,7 @@ use super::Span;
 use super::colors::color;
 use super::expression::Expression;
 use super::random::{is_random, is_very_random};
-use super::value_ends::ending;
+use super::value_ends::{before_end_of_element, ending};
 
 /// What is looked for in a text that has one of some anchors, in upper or lower case.
 pub(super) struct Pattern {
@@ -77,7 +77,10 @@ impl Pattern {
                 let mut from = 0;
                 // What is behind a span may also be the beginning of the next match.
                 while let Some(found) = regex.captures_at(text, from).and_then(|found| found.meant()) {
-                    if accepts(found.as_str()) {
+                    let within = before_end_of_element(found.as_str());
+                    if within.len() < found.as_str().len() && accepts(within) {
+                        add(found.start()..found.start() + within.len());
+                    } else if accepts(found.as_str()) {
                         add(found.range());
                     }
                     from = found.end();

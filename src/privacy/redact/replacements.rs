@@ -104,13 +104,18 @@ impl Redactor {
     }
 }
 
-/// Returns whether a position is within what looks like a replacement, where the name of a rule may look like one of a secret.
-pub(super) fn is_in_replacement(text: &str, at: usize) -> bool {
+/// Returns where what looks like a replacement ends, if one begins at a position.
+pub(super) fn end_of_replacement(text: &str, at: usize) -> Option<usize> {
     static REPLACED: LazyLock<Expression> =
         LazyLock::new(|| Expression::builtin(&format!(r"^(?-u)\[redacted:[a-z0-9-]{{1,50}}{TAGGED}\]")));
+    REPLACED.find(beginning(&text[at..], LONGEST)).map(|found| at + found.end())
+}
+
+/// Returns whether a position is within what looks like a replacement, where the name of a rule may look like one of a secret.
+pub(super) fn is_in_replacement(text: &str, at: usize) -> bool {
     let before = ending(&text[..at], LONGEST);
-    let Some(begin) = before.rfind(REPLACEMENT).map(|begin| at - before.len() + begin) else { return false };
-    REPLACED.find(beginning(&text[begin..], LONGEST)).is_some_and(|found| at < begin + found.end())
+    let begin = before.rfind(REPLACEMENT).map(|begin| at - before.len() + begin);
+    begin.and_then(|begin| end_of_replacement(text, begin)).is_some_and(|end| at < end)
 }
 
 /// Returns the tag of a text, which is made with a key, and has so many bytes.

@@ -131,10 +131,10 @@ fn line(text: &str, at: usize) -> Option<usize> {
 }
 
 /// Returns the last line of an element of XML, of the part of a chat or of a sentence in Chinese without what ends that.
-fn before_end_of_element(line: &str) -> &str {
+pub(super) fn before_end_of_element(line: &str) -> &str {
     static END: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(&format!(
-            r"<(?:/[A-Za-z][A-Za-z0-9_:.-]*|/?[a-z]+(?:_[a-z]+)+|br ?/?|[|｜][^|｜<>]+[|｜])>|\[/[A-Z_]+\]|[{WIDE_MARKS}]"
+            r"<(?:/[A-Za-z][A-Za-z0-9_:.-]*|/?[a-z]+(?:_[a-z]+)+|br ?/?|[|｜][^|｜<>]+[|｜])>|<br$|\[/[A-Z_]+\]|[{WIDE_MARKS}]"
         ))
     });
     END.find(line).map_or(line, |end| &line[..end.start()])

@@ -64,8 +64,8 @@ fn addresses_and_home_folders_are_replaced_if_asked_for() {
         ("a[::2] x86_64::f c::c_char fe80::1 a::b", "a[::2] x86_64::f c::c_char [redacted:ips] a::b"),
         ("64:ff9b::203.0.113.7, fd12:3456::1", "[redacted:ips], [redacted:ips]"),
         (
-            "12:203.0.113.7 - x.log:10.1.2.3 -L 5432:10.0.0.5:5432",
-            "12:[redacted:ips] - x.log:[redacted:ips] -L 5432:[redacted:ips]:5432",
+            "12:203.0.113.7 - x.log:10.1.2.3 -L 5432:10.0.0.5:5432 12:2001:db8::1 x.log:fe80::1 ip6:fd12:0:0:0:1:2:3:4",
+            "12:[redacted:ips] - x.log:[redacted:ips] -L 5432:[redacted:ips]:5432 12:[redacted:ips] x.log:[redacted:ips] ip6:[redacted:ips]",
         ),
         ("from 203.0.113.7:443 and 2001:db8::1.", "from [redacted:ips]:443 and [redacted:ips]."),
         (

@@ -45,6 +45,7 @@ fn what_languages_write_between_a_name_and_its_value_hides_neither() {
         "test('password is redacted', { apiKey: '…' }, () => x)",
         "pass     = \"…\"",
         "<pass>…</pass>",
+        "token: 'SecretStr' = \"…\"",
         "jwt.signing.key=…",
         "App Key: …",
         "ENCRYPTION_KEY_BASE64=…",
@@ -176,6 +177,7 @@ fn values_on_the_line_after_their_variable_and_those_that_end_like_types_are_rep
     for value in [random(24), drawn("0123456789abcdef", 32, 1), format!("{}Secret", random(24))] {
         for form in [
             "let secret = env::var(\"JWT_SECRET\")\n    .unwrap_or_else(|_| \"…\".to_string());",
+            "auth: { user: 'a', pass: '…=' },",
             "let secret = env::var(\"JWT_SECRET\")\n    .unwrap_or_else(|_| {\n        \"…\".to_string()\n    });",
             "env::var(\"API_TOKEN\")\n        .unwrap_or(\"…\".into())",
             "Optional.ofNullable(System.getenv(\"API_KEY\"))\n        .orElse(\"…\");",

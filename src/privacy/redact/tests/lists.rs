@@ -53,11 +53,24 @@ fn all_elements_of_a_list_behind_the_name_of_a_secret_are_replaced() {
         "~ api_keys = [\n    ~ \"…\" -> \"…\",\n    + \"…\",\n]\n",
         "~ api_keys = [\n    - \"…\" -> null,\n      # (2 unchanged elements hidden)\n    ~ \"…\" -> \"…\",\n]\n",
         "INFO {\"content\": \"API_KEYS = [\\n  # prod\\n  \\\"…\\\",\\n  # test\\n  \\\"…\\\",\\n  \\\"…\\\"\\n]\"}",
+        "INFO {\"content\": \"var apiKeys = []string{\\n\\t// prod\\n\\t\\\"…\\\",\\n\\t\\\"…\\\",\\n\\t// test\\n\\t\\\"…\\\",\\n}\"}",
         "INFO {\"content\": \"api_keys:\\n  # prod\\n  - …\\n  # test\\n  - …\\n  - …\\nb: 2\"}",
         "got {\"content\": \"api_keys:\\n  - …\\n  - …\\n  - …\\nb: 2\"}",
     ] {
         let text = list.iter().fold(form.to_owned(), |text, value| text.replacen('…', value, 1));
         assert_eq!(redacted(&redactor, &text), form.replace('…', "[redacted:secrets]"));
+    }
+    // What was replaced before may stand in a list beside what is new.
+    for form in [
+        "API_KEYS = [\n    \"x\",\n    \"…\",\n]\n",
+        "api_keys:\n  - x\n  - …\n",
+        "tokens = [\"…\", \"x\", \"…\"]",
+    ] {
+        let form = form.replace('x', "[redacted:secrets]");
+        assert_eq!(
+            redacted(&redactor, &form.replace('…', &list[0])),
+            form.replace('…', "[redacted:secrets]")
+        );
     }
     // What is not alone in its line is no element.
     let text = format!("token:\n  {}\n2f7c1b9e0a4d done\n", list[0]);

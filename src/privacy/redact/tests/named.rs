@@ -93,7 +93,16 @@ fn what_closes_an_element_or_the_part_of_a_chat_behind_a_value_stays() {
         "。",
         "”，然后",
     ] {
-        for name in ["API_KEY=", "export API_KEY=", "password: ", "<bash-input>export API_KEY="] {
+        for name in [
+            "API_KEY=",
+            "export API_KEY=",
+            "password: ",
+            "<bash-input>export API_KEY=",
+            "<command>curl https://x.org -u ann:",
+            "mysql -u root -p",
+            "docker login -u ann -p ",
+            "requirepass ",
+        ] {
             for value in [random(32), drawn("0123456789abcdef", 40, 1)] {
                 let text = redacted(&redactor, &format!("{name}{value}{closing}\nnext"));
                 assert_eq!(text, format!("{name}[redacted:secrets]{closing}\nnext"));
@@ -106,6 +115,7 @@ fn what_closes_an_element_or_the_part_of_a_chat_behind_a_value_stays() {
 fn what_only_a_secret_looks_like_is_replaced_wherever_it_is_behind_a_name_in_the_line() {
     let redactor = secrets();
     for form in [
+        "\"apiKey\": {\"S\": \"…\"}",
         "credentials: ann@example.org / …",
         "process.env.JWT_SECRET || '…'",
         "process.env.JWT_SECRET ?? '…';",
