@@ -57,7 +57,7 @@ pub(super) fn own_text(content: &Value) -> Cow<'_, str> {
 }
 
 /// Returns the texts of a message, of which its size is estimated. A call of a tool is a line of its own, as
-/// [`Length`] expects it. Pictures have no text.
+/// [`Length`](crate::messages::rules::estimate::Length) expects it. Pictures have no text.
 pub(super) fn lines(message: &Value) -> Vec<Cow<'_, str>> {
     fn call(name: &Value, given: &Value) -> String {
         let given = given.as_str().map_or_else(|| given.to_string(), str::to_owned);

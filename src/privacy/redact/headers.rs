@@ -5,7 +5,7 @@ use super::pattern::{CODE, Pattern};
 use super::random::{is_random, is_very_random};
 
 /// Returns the patterns of credentials in headers.
-pub(super) fn patterns() -> [Pattern; 13] {
+pub(super) fn patterns() -> [Pattern; 14] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
     const NAME: &str = "(?:authorization|auth[_-]?header)(?:[_-]?header)?";
     // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
@@ -101,6 +101,12 @@ pub(super) fn patterns() -> [Pattern; 13] {
         Pattern::matches(
             &["-b '", "-b \"", "-b $'", "-b \\", "--cookie '", "--cookie \"", "--cookie \\"],
             &format!(r#"(?i)(?:^|\s)(?:-b|--cookie)\s\$?\\*["']({pairs})"#),
+            has_random_value,
+        ),
+        // The same for the command line of Windows, with the sign of its escapes.
+        Pattern::matches(
+            &["-b ^"],
+            &format!(r#"(?i)(?:^|\s)-b\s\^\\*"({})"#, pairs.replace("|<", "|<^")),
             has_random_value,
         ),
     ]

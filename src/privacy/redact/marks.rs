@@ -8,7 +8,7 @@ use super::random::{is_varied, is_very_random};
 const OBJECTS: [&str; 8] = ["eyJ", "eyAg", "eyAi", "ew0K", "ewki", "ewoJ", "ewog", "ewoi"];
 
 /// Returns the patterns of these tokens.
-pub(super) fn patterns() -> [Pattern; 30] {
+pub(super) fn patterns() -> [Pattern; 31] {
     [
         // Application secrets of Entra ID, and API tokens of HCP Terraform, have their mark in the middle.
         Pattern::matches(
@@ -76,10 +76,16 @@ pub(super) fn patterns() -> [Pattern; 30] {
             r"\.webhook\.office\.com(?:\\*/|%2F)webhookb2(?:\\*/|%2F)((?:\\*/|%2F|%40|[A-Za-z0-9@-]){40,})",
             always,
         ),
+        // Those of WeCom and Feishu, whose keys are ids.
+        Pattern::matches(
+            &["/cgi-bin/webhook/", "/bot/v2/hook/"],
+            r"/(?:cgi-bin/webhook/[a-z_]+\?key=|bot/v2/hook/)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
+            always,
+        ),
         // Addresses of nodes of block chains, which have keys in them.
         Pattern::matches(
             &[".alchemy.com", ".infura.io", ".quiknode.pro"],
-            r"(?:\.(?:alchemy\.com|infura\.io)\\?/(?:nft\\?/)?v[0-9]|\.quiknode\.pro)\\?/([A-Za-z0-9_-]{30,})",
+            r"(?:\.(?:alchemy\.com|infura\.io)\\?/(?:(?:nft|ws)\\?/)?v[0-9]|\.quiknode\.pro)\\?/([A-Za-z0-9_-]{30,})",
             is_varied,
         ),
         // Keys of accounts on a block chain, in the settings of its programs.

@@ -180,6 +180,7 @@ fn credentials_of_a_header_are_replaced_in_what_languages_and_documents_show_of_
         "-H 'cookie: bcookie=\"v=2&ab\"; li_at=…'",
         "{\"cmd\": \"curl -H 'cookie: prefs=\\\"a\\\"; sid=…'\"} x",
         "curl 'https://x.io/a' \\\n  -H 'accept: */*' \\\n  -b 'theme=dark; sessionid=…' \\\n  --compressed",
+        "curl ^\"https://x.io/a^\" ^\n  -H ^\"accept: */*^\" ^\n  -b ^\"theme=dark; sessionid=…^\"",
         "curl --cookie \"sid=…\" https://x.io",
         "{\"cmd\": \"curl -b \\\"sid=…\\\" https://x.io\"}",
         "**Cookie**: sid=…",

@@ -208,6 +208,14 @@ fn shares_of_a_vaults_key_and_webhooks_of_teams_are_replaced() {
         let text = redacted(&redactor, &format!("post to {before}{hook} now"));
         assert_eq!(text, format!("post to {before}{slash}[redacted:secrets] now"));
     }
+    for before in [
+        "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=",
+        "https://open.feishu.cn/open-apis/bot/v2/hook/",
+        "wss://mainnet.infura.io/ws/v3/",
+    ] {
+        let text = redacted(&redactor, &format!("post to {before}{guid} now"));
+        assert_eq!(text, format!("post to {before}[redacted:secrets] now"));
+    }
     for text in [
         "the unseal key 1: it is a share, and the recovery key 2: too",
         "vault operator unseal -migrate",
