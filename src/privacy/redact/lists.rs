@@ -104,11 +104,12 @@ pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
 /// Returns whether what looks like a value below the line of its name is of what stands before all lines, such as the commit before a
 /// line of code: the name's line begins in the same way, but for the digits of hexadecimal numbers.
 pub(super) fn is_before_lines(text: &str, name: usize, value: &Range<usize>) -> bool {
-    let begin = |at: usize| text[..at].rfind('\n').map_or(0, |end| end + 1);
     let is_alike =
         |(one, other): (&u8, &u8)| one == other || [one, other].iter().all(|c| c.is_ascii_hexdigit());
-    let head = &text.as_bytes()[begin(value.start)..value.end];
-    let above = text.as_bytes()[begin(name)..name].get(..head.len());
+    let Some(end) = text[name..value.start].rfind('\n') else { return false };
+    let head = &text.as_bytes()[name + end + 1..value.end];
+    let begin = text[..name].rfind('\n').map_or(0, |end| end + 1);
+    let above = text.as_bytes()[begin..name].get(..head.len());
     above.is_some_and(|above| above.iter().zip(head).all(is_alike))
 }
 

@@ -154,7 +154,7 @@ fn is_other(before: &str, token: &str) -> bool {
     let name = name.to_ascii_lowercase();
     // DynamoDB names the type of each value, which is `S` for a string.
     let is_value = is_choice
-        || ["", "s"].contains(&&*name)
+        || ["", "s"].contains(&name.as_str())
         || ["value", "default"].iter().any(|end| name.ends_with(end));
     token.starts_with("sha") || !is_value && !is_said && !is_said_in_quotes(before, &name)
 }
