@@ -122,14 +122,18 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .connect_lazy_with(options)
 }
 
-/// Makes as many connections of a pool as it may have.
+/// Makes as many connections of a pool as it may have. If Postgres does not have so many, they are made when they are needed.
 ///
 /// For a password, the library (0.9) computes a hash (SCRAM, RFC 5802) and gives way to all other tasks some 800 times meanwhile.
 /// While the threads are busy, that takes longer than anybody waits for a connection, and all that wait begin again.
 pub async fn fill(db: &PgPool) {
     let made = join_all((0..db.options().get_max_connections()).map(|_| db.acquire())).await;
     if let Some(error) = made.iter().find_map(|made| made.as_ref().err()) {
-        tracing::warn!("not all connections to the database could be made: {}", reason(error));
+        tracing::warn!("not all connections to the database can be made: {}", reason(error));
+        // Others need some, too.
+        for connection in made.into_iter().flatten() {
+            let _ = connection.close().await;
+        }
     }
 }
 
