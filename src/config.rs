@@ -98,8 +98,8 @@ pub struct Serve {
     #[arg(long, env = "GLEANER_PROVIDERS_FILE", value_name = "FILE")]
     pub providers_file: Option<PathBuf>,
 
-    /// The maximum number of database connections for reading. Writing uses three more, two more
-    /// are used while the database is slow, and each export uses one.
+    /// The number of database connections for reading, which are opened at the start and kept. Writing
+    /// uses three more, two more are used while the database is slow, and each export uses one.
     #[arg(long, env = "GLEANER_DB_CONNECTIONS", default_value_t = crate::server::Settings::default().connections, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub db_connections: u32,

@@ -176,7 +176,7 @@ impl Running {
         Self { app, writing, tasks, writer_db }
     }
 
-    /// Makes the database connections that requests need, before there are any.
+    /// Makes the database connections that requests need, so that no request waits for one to be made.
     pub async fn connect(&self) {
         for pool in [&self.writer_db, &self.app.db, &self.app.searches.db] {
             db::fill(pool).await;

@@ -34,18 +34,35 @@ async fn an_open_server_closes_when_the_command_line_makes_a_key_beside_it() {
     assert!(String::from_utf8_lossy(&listed.stdout).contains("revoked"));
 }
 
-#[test]
-fn a_server_has_its_connections_to_the_database_before_it_serves() {
-    let folder = folder();
-    let server = Server::start(&folder);
+/// The number of connections to the database that a server has for each of these purposes.
+fn connections(server: &Server, pools: [&str; 2]) -> [usize; 2] {
     let mut metrics = String::new();
     let mut connection = TcpStream::connect(&server.address).expect("a connection");
     connection.write_all(b"GET /metrics HTTP/1.0\r\nhost: localhost\r\n\r\n").expect("sends");
     connection.read_to_string(&mut metrics).expect("a response");
-    for (pool, open) in [("reading", 24), ("searches", 4)] {
-        let line = format!("gleaner_db_connections{{pool=\"{pool}\",state=\"open\"}} {open}");
-        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
-    }
+    pools.map(|pool| {
+        let name = format!("gleaner_db_connections{{pool=\"{pool}\",state=\"open\"}} ");
+        let open = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        open.expect(&metrics).parse().expect("a number")
+    })
+}
+
+#[test]
+fn a_server_has_its_connections_to_the_database_before_it_serves() {
+    let folder = folder();
+    let server = Server::start(&folder);
+    assert_eq!(connections(&server, ["reading", "searches"]), [24, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_may_have_more_connections_than_postgres_leaves_some_to_exports() {
+    let folder = folder();
+    let server = Server::start_with(&folder, &[("GLEANER_DB_CONNECTIONS", "100")]);
+    let [reading, _] = connections(&server, ["reading", "searches"]);
+    assert!(reading < 50, "{reading}");
+    let log = json!({"user_intent": "a", "domain_name": "d"});
+    assert_eq!(server.post("/v1/generations", &log).await.0, StatusCode::CREATED);
+    assert_eq!(server.get("/v1/exports/training-pairs").await.0, StatusCode::OK);
 }
 
 fn lines(folder: &TempDir, name: &str, lines: &[Value]) -> PathBuf {

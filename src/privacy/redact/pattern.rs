@@ -77,6 +77,7 @@ impl Pattern {
                 let mut from = 0;
                 // What is behind a span may also be the beginning of the next match.
                 while let Some(found) = regex.captures_at(text, from).and_then(|found| found.meant()) {
+                    // What ends the element or the message around a value may be directly behind it.
                     let within = before_end_of_element(found.as_str());
                     if within.len() < found.as_str().len() && accepts(within) {
                         add(found.start()..found.start() + within.len());

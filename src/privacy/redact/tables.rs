@@ -79,8 +79,7 @@ fn expanded(text: &str) -> Vec<Range<usize>> {
         let is_of_secret = column.get(1).is_some_and(|name| is_secret(name.as_str()));
         (is_of_secret && is_secret_value(value.as_str())).then(|| value.range())
     };
-    let is_expanded = RECORD.is_match(text);
-    COLUMN.captures_iter(text).filter(|_| is_expanded).filter_map(secret).collect()
+    if RECORD.is_match(text) { COLUMN.captures_iter(text).filter_map(secret).collect() } else { Vec::new() }
 }
 
 /// Returns where the head of a table begins in a line with the name of a secret at a position: behind the tags or the mark of a string

@@ -57,6 +57,23 @@ async fn views_without_name_or_time_all_count_and_an_idempotency_key_names_them(
 }
 
 #[tokio::test]
+async fn each_record_of_a_page_or_a_batch_has_its_own_views() {
+    let service = Service::open().await;
+    let ids = [1, 2, 3].map(Uuid::from_u128);
+    for id in ids {
+        posted(&service, &["a", "b", "c"], json!({"id": id})).await;
+    }
+    let view = |id, index| json!({"event": "view", "suggestion_id": id, "index": index});
+    service.accept(&[view(ids[2], 2), view(ids[0], 1), view(ids[2], 1)]).await;
+    let viewed = async || json!(column(&service.all(SLATES).await, "viewed_indices"));
+    let expected = json!([[0, 2, 1], [0], [0, 1]]);
+    assert_eq!(viewed().await, expected);
+    let outcome = |id| json!({"event": "suggestion_outcome", "suggestion_id": id, "actual_input": "x"});
+    service.accept(&ids.map(outcome)).await;
+    assert_eq!(viewed().await, expected);
+}
+
+#[tokio::test]
 async fn of_an_empty_slate_nothing_is_viewed() {
     let service = Service::open().await;
     let address = posted(&service, &[], json!({})).await;
