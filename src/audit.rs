@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
+use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -95,12 +95,7 @@ async fn list_audit(State(app): State<App>, caller: Caller<Admin>, list: List<Fi
     page(&app.db, &caller.project, list.filter.action, &list.page).await
 }
 
-async fn page(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    action: Option<Action>,
-    page: &PageRequest,
-) -> Result<AuditPage> {
+async fn page(db: &PgPool, project: &str, action: Option<Action>, page: &PageRequest) -> Result<AuditPage> {
     let mut query = QueryBuilder::<Postgres>::new(
         "select id, action, key_id, actor, details, created_at from audit where project = ",
     );

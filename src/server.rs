@@ -129,7 +129,7 @@ impl Running {
         let defaults = Defaults { models, ..settings.defaults };
         let keyring = Keyring::new(db.clone(), settings.connections, defaults, Arc::clone(&work));
         let keyring = Arc::new(if settings.trusts { keyring.trusting() } else { keyring });
-        let bodies = Budget::new(settings.body_memory << 20);
+        let bodies = Budget::new(settings.body_memory << 20).ending_through(&db);
         let short = Budget::new((settings.body_memory << 20) / 2);
         let (writer, writing) =
             Writer::start(&writer_db, settings.silence, short, &db, keyring.reading(), &work, longest);

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, Postgres, QueryBuilder};
+use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -180,7 +180,7 @@ pub async fn by_prefix(db: impl PgExecutor<'_>, prefix: &str) -> Result<Vec<ApiK
 }
 
 /// Returns a page of the keys of a project, newest first.
-pub async fn page(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) -> Result<Page<ApiKey>> {
+pub async fn page(db: &PgPool, project: &str, page: &PageRequest) -> Result<Page<ApiKey>> {
     let mut query = QueryBuilder::<Postgres>::new(format!("select {KEY} from keys where project = "));
     query.push_bind(project.to_owned());
     page.push(&mut query, "created_at", "id", "uuid")?;

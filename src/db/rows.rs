@@ -1,9 +1,13 @@
 //! Rows that are read in bounded memory, however large each of them is.
 
-use futures_util::{Stream, TryStreamExt as _};
+use futures_util::TryStreamExt as _;
+use futures_util::stream::BoxStream;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{FromRow, PgExecutor, Postgres, Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::{
+    AssertSqlSafe, Execute as _, FromRow, PgExecutor, PgPool, Postgres, Row as _, TypeInfo as _,
+    ValueRef as _,
+};
 
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
@@ -76,72 +80,141 @@ fn escapes(text: &[u8]) -> usize {
 }
 
 /// Reads a record, and holds memory for it. Returns none if there is none.
-pub async fn one<R>(
+pub async fn one<'e, R>(
     query: Query<'_, Postgres, PgArguments>,
-    db: impl PgExecutor<'_>,
+    db: impl PgExecutor<'e> + 'e,
     memory: &Memory,
 ) -> Result<Option<R>>
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let Some(row) = query.fetch_optional(db).await? else {
-        return Ok(None);
-    };
-    memory.reading(MOST).hold(size(&row)).await?;
-    Ok(Some(R::from_row(&row)?))
+    let row = row(query, db, memory).await?;
+    Ok(row.map(|row| R::from_row(&row)).transpose()?)
+}
+
+/// Reads the row of a record, and holds memory for it. Returns none if there is none.
+pub async fn row<'e>(
+    query: Query<'_, Postgres, PgArguments>,
+    db: impl PgExecutor<'e> + 'e,
+    memory: &Memory,
+) -> Result<Option<PgRow>> {
+    let mut reading = memory.reading(MOST).await?;
+    let row = Rows::of(query, db)?.next().await?;
+    if let Some(row) = &row {
+        reading.hold(size(row)).await?;
+    }
+    Ok(row)
 }
 
 /// Reads the parts of one record, or whatever else is shown as a whole, and holds memory for them. Those that have more
 /// than 32 MiB of JSON together are refused: no answer holds them.
-pub async fn parts<R>(
+pub async fn parts<'e, R>(
     query: Query<'_, Postgres, PgArguments>,
-    db: impl PgExecutor<'_>,
+    db: impl PgExecutor<'e> + 'e,
     memory: &Memory,
 ) -> Result<Vec<R>>
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let (mut parts, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST));
-    let (mut rows, mut pauses) = (query.fetch(db), Pauses::begin());
-    while let Some(row) = rows.try_next().await? {
-        let size = size(&row);
-        bytes += size;
-        if bytes > MOST {
-            return Err(Error::TooLarge(format!(
-                "the record has more than {MOST} bytes as JSON, which is more than an answer shows"
-            )));
+    let (mut parts, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST).await?);
+    let mut rows = Rows::of(query, db)?;
+    let read = async {
+        let mut pauses = Pauses::begin();
+        while let Some(row) = rows.next().await? {
+            let size = size(&row);
+            bytes += size;
+            if bytes > MOST {
+                return Err(Error::TooLarge(format!(
+                    "the record has more than {MOST} bytes as JSON, which is more than an answer shows"
+                )));
+            }
+            reading.hold(size).await?;
+            parts.push(R::from_row(&row)?);
+            pauses.pause().await;
         }
-        reading.hold(size).await?;
-        parts.push(R::from_row(&row)?);
-        pauses.pause().await;
+        Ok(())
     }
-    Ok(parts)
+    .await;
+    if read.is_err() {
+        rows.end(memory).await;
+    }
+    read.map(|()| parts)
 }
 
-/// Reads at most `most` records, and holds memory for them. It ends early where they have more than 16 MiB together.
-/// Returns whether there are more.
+/// Reads at most `most` records of a query that returns at most one more, and holds memory for them. It ends early where they have
+/// more than 16 MiB together. Returns whether there are more.
 pub async fn some<R>(
-    mut rows: impl Stream<Item = sqlx::Result<PgRow>> + Unpin,
+    query: Query<'_, Postgres, PgArguments>,
+    db: &PgPool,
     most: usize,
     memory: &Memory,
 ) -> Result<(Vec<R>, bool)>
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let (mut records, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST_OF_RECORDS));
-    let mut pauses = Pauses::begin();
-    while let Some(row) = rows.try_next().await? {
-        let size = size(&row);
-        bytes += size;
-        if records.len() == most || bytes > MOST_OF_RECORDS && !records.is_empty() {
-            return Ok((records, true));
+    let (mut records, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST_OF_RECORDS).await?);
+    let mut rows = Rows::of(query, db)?;
+    let read = async {
+        let mut pauses = Pauses::begin();
+        while let Some(row) = rows.next().await? {
+            if records.len() == most {
+                rows.is_over = true;
+                return Ok(true);
+            }
+            let size = size(&row);
+            bytes += size;
+            if bytes > MOST_OF_RECORDS && !records.is_empty() {
+                return Ok(true);
+            }
+            // Once for the records, and once for the answer that is made of them.
+            reading.hold(size).await?;
+            records.push(R::from_row(&row)?);
+            pauses.pause().await;
         }
-        // Once for the records, and once for the answer that is made of them.
-        reading.hold(size).await?;
-        records.push(R::from_row(&row)?);
-        pauses.pause().await;
+        Ok(false)
     }
-    Ok((records, false))
+    .await;
+    rows.end(memory).await;
+    read.map(|more| (records, more))
+}
+
+/// The rows of a statement. Postgres sends all of them, however many are read, and a connection that is given back before reads the
+/// rest. Whoever leaves some therefore ends the statement.
+struct Rows<'e> {
+    rows: BoxStream<'e, sqlx::Result<PgRow>>,
+    /// The number of the process that serves the connection, when a row has come.
+    process: Option<i32>,
+    is_over: bool,
+}
+
+impl<'e> Rows<'e> {
+    fn of(mut query: Query<'_, Postgres, PgArguments>, db: impl PgExecutor<'e> + 'e) -> Result<Self> {
+        let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?.unwrap_or_default();
+        let sql = format!("select rows.*, pg_backend_pid() from ({}\n) rows", query.sql().as_str());
+        let rows = sqlx::query_with(AssertSqlSafe(sql), arguments).fetch(db);
+        Ok(Self { rows, process: None, is_over: false })
+    }
+
+    async fn next(&mut self) -> sqlx::Result<Option<PgRow>> {
+        let row = self.rows.try_next().await;
+        self.is_over = !matches!(row, Ok(Some(_)));
+        if let Ok(Some(row)) = &row {
+            self.process = Some(row.try_get(row.len() - 1)?);
+        }
+        row
+    }
+
+    /// Ends the statement, unless it is over. A transaction that it is part of is then of no further use.
+    async fn end(mut self, memory: &Memory) {
+        let (false, Some(process), Some(db)) = (self.is_over, self.process, memory.ends()) else {
+            return;
+        };
+        let canceled = sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await;
+        if let Err(error) = canceled {
+            tracing::debug!(%error, "a statement could not be ended");
+        }
+        while let Ok(Some(_)) = self.rows.try_next().await {}
+    }
 }
 
 #[cfg(test)]

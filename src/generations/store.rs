@@ -1,6 +1,6 @@
 //! How generation logs are read and erased. [`write`](super::write) writes them.
 
-use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Attempt, Generation, Rating, pairs};
@@ -147,7 +147,7 @@ pub async fn expect_room(db: &PgPool, project: &str, id: Uuid, number: Option<i3
 
 /// Returns one page of a project's logs.
 pub async fn list(
-    db: impl PgExecutor<'_>,
+    db: &PgPool,
     project: &str,
     filter: &Filter,
     page: &PageRequest,
@@ -179,7 +179,7 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Resul
 
 /// Returns one attempt of a log.
 pub async fn attempt(
-    db: impl PgExecutor<'_>,
+    db: &PgPool,
     project: &str,
     id: Uuid,
     number: i32,

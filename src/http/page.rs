@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgExecutor, Postgres, QueryBuilder};
+use sqlx::{FromRow, PgPool, Postgres, QueryBuilder};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -195,11 +195,7 @@ impl PageRequest {
 
     /// Reads the page of the query of [`PageRequest::push`]. It ends early where its records become large, so that a page
     /// takes bounded memory.
-    pub async fn read<T>(
-        &self,
-        query: &mut QueryBuilder<Postgres>,
-        db: impl PgExecutor<'_>,
-    ) -> Result<Page<T>>
+    pub async fn read<T>(&self, query: &mut QueryBuilder<Postgres>, db: &PgPool) -> Result<Page<T>>
     where
         T: Listed + for<'r> FromRow<'r, PgRow>,
     {
@@ -210,7 +206,7 @@ impl PageRequest {
     pub async fn read_as<R, T>(
         &self,
         query: &mut QueryBuilder<Postgres>,
-        db: impl PgExecutor<'_>,
+        db: &PgPool,
         record: impl Fn(R) -> T,
     ) -> Result<Page<T>>
     where
@@ -218,7 +214,7 @@ impl PageRequest {
         T: Listed,
     {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let (rows, more) = rows::some(query.build().fetch(db), limit, &self.memory).await?;
+        let (rows, more) = rows::some(query.build(), db, limit, &self.memory).await?;
         let records = rows.into_iter().map(record).collect();
         Ok(self.page(records, more))
     }

@@ -43,11 +43,11 @@ pub async fn get(db: &PgPool, project: &str, session: &str, memory: &Memory) -> 
             where project = $1 and session_id = $2 and verdict is not null
             order by judged_at desc, memory_id desc limit $3
         ) newest order by judged_at, memory_id";
-    let mut snapshot = db::begin_snapshot(db).await?;
     let of_session = |sql: &'static str| sqlx::query(sql).bind(project).bind(session).bind(MOST);
-    let newest = of_session(QUERIES).fetch(&mut *snapshot);
-    let (mut queries, _): (Vec<ConversationQuery>, _) = rows::some(newest, usize::MAX, memory).await?;
+    let (mut queries, _): (Vec<ConversationQuery>, _) =
+        rows::some(of_session(QUERIES), db, usize::MAX, memory).await?;
     queries.reverse();
+    let mut snapshot = db::begin_snapshot(db).await?;
     let verdicts: Vec<Judged> = rows::parts(of_session(VERDICTS), &mut *snapshot, memory).await?;
     let suggested = suggest::suggested(&mut *snapshot, project, session, MOST).await?;
     if queries.is_empty() && verdicts.is_empty() && suggested.is_empty() {
@@ -61,7 +61,7 @@ pub async fn get(db: &PgPool, project: &str, session: &str, memory: &Memory) -> 
 
 /// Returns a query of a conversation, or none if there is no such query.
 pub async fn query(
-    db: impl PgExecutor<'_>,
+    db: &PgPool,
     project: &str,
     id: Uuid,
     memory: &Memory,

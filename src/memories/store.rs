@@ -1,7 +1,7 @@
 //! How memories are read and erased. [`write`](super::write) writes them.
 
 use serde::Deserialize;
-use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
+use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
@@ -59,12 +59,7 @@ impl Listed for Memory {
 }
 
 /// Returns one page of a project's memories.
-pub async fn list(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    filter: &Filter,
-    page: &PageRequest,
-) -> Result<Page<Memory>> {
+pub async fn list(db: &PgPool, project: &str, filter: &Filter, page: &PageRequest) -> Result<Page<Memory>> {
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned());
     if let Some(source_type) = filter.source_type {
@@ -88,12 +83,7 @@ pub async fn list(
 }
 
 /// Returns a memory, or none if there is no such memory.
-pub async fn get(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    id: Uuid,
-    memory: &memory::Memory,
-) -> Result<Option<Memory>> {
+pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &memory::Memory) -> Result<Option<Memory>> {
     rows::one(select(project, id).build(), db, memory).await
 }
 
@@ -132,7 +122,7 @@ pub(super) async fn delete_all(
 
 /// Returns the contents of memories in any order, without those that were erased or whose text is not stored.
 pub(super) async fn contents(
-    db: impl PgExecutor<'_>,
+    db: &PgPool,
     project: &str,
     ids: &[Uuid],
     memory: &memory::Memory,

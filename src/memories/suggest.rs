@@ -212,12 +212,7 @@ async fn fill(
 }
 
 /// Makes the response with suggestions that are not stored.
-async fn answer(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    event: Suggest,
-    memory: &Memory,
-) -> Result<SuggestionResponse> {
+async fn answer(db: &PgPool, project: &str, event: Suggest, memory: &Memory) -> Result<SuggestionResponse> {
     let ids: Vec<_> = event.shown.iter().map(|shown| shown.memory).collect();
     let mut contents: HashMap<_, _> = store::contents(db, project, &ids, memory).await?.into_iter().collect();
     let suggestion = |shown: Shown| {

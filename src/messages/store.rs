@@ -1,7 +1,7 @@
 //! How message pairs and sends are read and erased. [`write`](super::write) writes them.
 
 use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, PgExecutor, Postgres, QueryBuilder};
+use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -122,7 +122,7 @@ impl Listed for Pair {
 
 /// Returns one page of a project's pairs.
 pub async fn pairs(
-    db: impl PgExecutor<'_>,
+    db: &PgPool,
     project: &str,
     filter: &PairFilter,
     order: Order,
@@ -136,7 +136,12 @@ pub async fn pairs(
 }
 
 /// Returns a pair, or none if there is no such pair.
-pub async fn pair(db: impl PgExecutor<'_>, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Pair>> {
+pub async fn pair<'e>(
+    db: impl PgExecutor<'e> + 'e,
+    project: &str,
+    id: Uuid,
+    memory: &Memory,
+) -> Result<Option<Pair>> {
     let mut query = QueryBuilder::<Postgres>::new(format!("select {PAIR} from pairs p where p.project = "));
     query.push_bind(project.to_owned()).push(" and p.id = ").push_bind(id);
     rows::one(query.build(), db, memory).await
@@ -162,7 +167,7 @@ impl Listed for Topic {
 }
 
 /// Returns one page of a project's topics, the one with the newest pair first.
-pub async fn topics(db: impl PgExecutor<'_>, project: &str, page: &PageRequest) -> Result<Page<Topic>> {
+pub async fn topics(db: &PgPool, project: &str, page: &PageRequest) -> Result<Page<Topic>> {
     let mut query = QueryBuilder::<Postgres>::new(
         "select * from (
             select topic_id, count(*) as pairs, min(created_at) as first_at, max(created_at) as last_at

@@ -53,12 +53,7 @@ impl Listed for Search {
 }
 
 /// Lists one page of a project's searches, by the time at which they were made.
-pub async fn list(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    filter: &Filter,
-    page: &PageRequest,
-) -> Result<Page<Search>> {
+pub async fn list(db: &PgPool, project: &str, filter: &Filter, page: &PageRequest) -> Result<Page<Search>> {
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned());
     if let Some(state) = filter.state {

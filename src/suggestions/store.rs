@@ -105,8 +105,7 @@ pub(super) async fn read_page(
     page: &PageRequest,
 ) -> Result<Page<Suggestion>> {
     page.push(&mut query, "s.created_at", "s.id", "uuid")?;
-    let mut snapshot = db::begin_snapshot(db).await?;
-    let mut page: Page<Suggestion> = page.read(&mut query, &mut *snapshot).await?;
+    let mut page: Page<Suggestion> = page.read(&mut query, db).await?;
     let mut pending = HashMap::new();
     for suggestion in page.data.iter_mut().filter(|suggestion| suggestion.state == State::Pending) {
         suggestion.see(Vec::new());
@@ -114,7 +113,7 @@ pub(super) async fn read_page(
     }
     if !pending.is_empty() {
         let ids: Vec<_> = pending.keys().copied().collect();
-        each_looks(&mut snapshot, project, &ids, |id, looks| {
+        each_looks(&mut *db.acquire().await?, project, &ids, |id, looks| {
             if let Some(suggestion) = pending.get_mut(&id) {
                 suggestion.see(looks);
             }
@@ -173,10 +172,9 @@ pub async fn get(
     let mut query =
         QueryBuilder::new(format!("select {COLUMNS}{more} from suggestions s where s.project = "));
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
-    let Some(row) = query.build().fetch_optional(&mut *snapshot).await? else {
+    let Some(row) = rows::row(query.build(), &mut *snapshot, memory).await? else {
         return Ok(None);
     };
-    memory.reading(rows::MOST).hold(rows::size(&row)).await?;
     let mut suggestion = Suggestion::from_row(&row)?;
     let mut looks = Vec::new();
     each_looks(&mut snapshot, project, &[id], |_, of_record| looks = of_record).await?;

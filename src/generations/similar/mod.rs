@@ -138,7 +138,7 @@ pub async fn find(
     let ranked = search.rank(ranking).await?;
     let ids: Vec<_> = ranked.iter().map(|(id, _)| *id).collect();
     let query = sqlx::query(SQL).bind(&**project).bind(ids);
-    let (examples, _): (Vec<Example>, _) = rows::some(query.fetch(db), limit, memory).await?;
+    let (examples, _): (Vec<Example>, _) = rows::some(query, db, limit, memory).await?;
     let similarities: HashMap<_, _> = ranked.into_iter().collect();
     let with_similarity = |example: Example| {
         let similarity = similarities.get(&example.generation_id).copied().unwrap_or_default();

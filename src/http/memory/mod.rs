@@ -13,9 +13,11 @@ use std::time::Duration;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
+use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use self::reading::LongRecords;
 pub use self::reading::Reading;
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
@@ -56,6 +58,10 @@ pub struct Budget {
     growing: Shares,
     /// What requests that read long records may hold when they have read all of them.
     reading: Shares,
+    /// Which projects read long records.
+    long_records: LongRecords,
+    /// Connections through which statements are ended.
+    ends: Option<PgPool>,
 }
 
 impl Budget {
@@ -65,7 +71,19 @@ impl Budget {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
         let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
         let reading = Shares::of_much(units / 2);
-        Self { memory: Shares::of_much(units / 2), growing, reading }
+        Self {
+            memory: Shares::of_much(units / 2),
+            growing,
+            reading,
+            long_records: LongRecords::default(),
+            ends: None,
+        }
+    }
+
+    /// Has the statements of requests that leave some of their rows ended through these connections.
+    #[must_use]
+    pub fn ending_through(self, db: &PgPool) -> Self {
+        Self { ends: Some(db.clone()), ..self }
     }
 
     /// Returns how many bytes are held.
@@ -177,6 +195,12 @@ impl Memory {
             None => Some(place),
         };
         places.extend(place);
+    }
+
+    /// Returns the connections through which the request's statements are ended.
+    #[must_use]
+    pub fn ends(&self) -> Option<&PgPool> {
+        self.0.budget.ends.as_ref()
     }
 
     /// Returns whether any memory is held.

@@ -78,7 +78,7 @@ async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_al
         let read = async |number: usize| {
             let memory = Memory::begin(&mut Request::default(), &budget);
             memory.set_project(&(number % projects).to_string().into());
-            let mut reading = memory.reading(most);
+            let mut reading = memory.reading(most).await?;
             for _ in 0..steps {
                 reading.hold(step).await?;
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -98,8 +98,8 @@ async fn beside_large_pages_of_a_project_another_one_reads_a_large_record_at_onc
     let budget = Budget::new(192 << 20);
     let reads = async |project: &str, most: usize| {
         let memory = Memory::of_project(&budget, &project.into());
-        let mut reading = memory.reading(most);
-        let held = reading.hold(1 << 20).now_or_never().is_some_and(|held| held.is_ok());
+        let mut reading = memory.reading(most).await.expect("it has read no long ones");
+        let held = reading.hold((1 << 20) - 1).now_or_never().is_some_and(|held| held.is_ok());
         let place = reading.place.take();
         (held, place)
     };
@@ -117,7 +117,13 @@ async fn responses_that_clients_do_not_read_hold_memory_for_themselves_only() {
     let mut unread = Vec::new();
     for _ in 0..8 {
         let memory = Memory::begin(&mut Request::default(), &budget);
-        memory.reading(32 << 20).hold(4 << 20).await.expect("the others have read");
+        memory
+            .reading(32 << 20)
+            .await
+            .expect("nobody else reads")
+            .hold(4 << 20)
+            .await
+            .expect("the others have read");
         unread.push(memory);
     }
     assert_eq!(budget.held(), 64 << 20);
@@ -138,4 +144,46 @@ async fn of_requests_that_each_hold_what_the_others_wait_for_one_gets_it() {
     };
     let grown = futures_util::future::join_all((0..4).map(|_| grow(50 << 10))).await;
     assert_eq!(grown.iter().filter(|grown| grown.is_ok()).count(), 1, "{grown:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_long_records_wait_for_memory_and_others_are_refused_at_once() {
+    let budget = Budget::new(64 << 20);
+    let of = |project: &str| Memory::of_project(&budget, &project.into());
+    let others = [(of("x"), 16 << 20), (of("y"), 10 << 20)];
+    for (other, bytes) in &others {
+        other.hold(*bytes).await.expect("there is enough");
+    }
+    let readers = ["a", "a", "a", "b", "b", "c"].map(of);
+    let mut readings = Vec::new();
+    for memory in &readers {
+        readings.push(memory.reading(8 << 20).await.expect("nobody has read any"));
+    }
+    let begun = Instant::now();
+    let read = readings.iter_mut().map(async |reading| {
+        let held = reading.hold(8 << 20).await;
+        (held.is_ok(), begun.elapsed().as_secs())
+    });
+    let read = futures_util::future::join_all(read).await;
+    let waited = |waits| (false, if waits { 5 } else { 0 });
+    assert_eq!(read, [true, true, false, true, false, false].map(waited));
+}
+
+#[tokio::test(start_paused = true)]
+async fn projects_that_have_lately_read_long_records_wait_for_memory_before_they_read() {
+    let budget = Budget::new(64 << 20);
+    let of = |project: &str| Memory::of_project(&budget, &project.into());
+    let has_place = async |project: &str| {
+        let memory = of(project);
+        memory.reading(1).await.expect("nobody else reads").place.is_some()
+    };
+    for (project, bytes) in [("long", 1 << 20), ("short", (1 << 20) - 1)] {
+        let memory = of(project);
+        let mut reading = memory.reading(32 << 20).await.expect("nobody else reads");
+        assert!(reading.place.is_none());
+        reading.hold(bytes).await.expect("there is enough");
+    }
+    assert!(has_place("long").await && !has_place("short").await);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(!has_place("long").await);
 }

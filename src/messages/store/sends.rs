@@ -118,12 +118,7 @@ fn query(project: &str) -> Result<QueryBuilder<Postgres>> {
 }
 
 /// Returns one page of a project's sends.
-pub async fn list(
-    db: impl PgExecutor<'_>,
-    project: &str,
-    filter: &SendFilter,
-    page: &PageRequest,
-) -> Result<Page<Send>> {
+pub async fn list(db: &PgPool, project: &str, filter: &SendFilter, page: &PageRequest) -> Result<Page<Send>> {
     let mut query = query(project)?;
     let texts =
         [("s.model", &filter.model), ("s.topic_id", &filter.topic_id), ("s.session_id", &filter.session_id)];

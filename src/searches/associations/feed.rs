@@ -12,7 +12,7 @@
 //! `association_changes` has only the latest number of each association, and of an erased association nothing else.
 
 use serde::Serialize;
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -99,7 +99,7 @@ pub struct Change {
 /// Because of `offset`, an association is found by its id. In a project that is younger than its statistics, the planner expects
 /// a single one, and might otherwise read all of the project for each change.
 pub async fn list(
-    db: impl PgExecutor<'_>,
+    db: &PgPool,
     project: &str,
     after: i64,
     limit: i64,
@@ -120,6 +120,6 @@ pub async fn list(
         where c.project = $1 and c.change > $2
         order by c.change limit $3";
     let query = sqlx::query(SQL).bind(project).bind(after).bind(limit).bind(now()).bind(rules.half_life);
-    let (changes, _) = rows::some(query.fetch(db), usize::MAX, memory).await?;
+    let (changes, _) = rows::some(query, db, usize::MAX, memory).await?;
     Ok(changes)
 }

@@ -106,3 +106,38 @@ async fn a_statement_that_takes_too_long_is_ended_and_can_be_sent_again() {
     held.commit().await.expect("released");
     service.get("/v1/suggestions").await.expect(200);
 }
+
+#[tokio::test]
+async fn what_no_answer_shows_of_long_records_is_not_read_to_its_end() {
+    const TEXT: usize = 1_900_000;
+    let whole = Service::open().await;
+    let line = Line::to(&whole.options).await;
+    let service = Service::reached_by(line.options.clone(), Settings { upkeep: false, ..settings() });
+    let in_use = || service.pool().size() as usize - service.pool().num_idle();
+    let text = "x".repeat(TEXT);
+    let log = Uuid::from_u128(1);
+    let begun = json!({"event": "generation", "id": log, "user_intent": "i", "domain_name": "d"});
+    service.events(&[begun]).await.expect(200);
+    for number in 1..=60 {
+        let attempt =
+            json!({"event": "attempt", "generation_id": log, "attempt": number, "prompt_text": text});
+        let pair = json!({"event": "pair", "user_text": text, "assistant_text": "a"});
+        service.events(&[attempt, pair]).await.expect(200);
+    }
+    let page = async || {
+        let before = line.sent();
+        let listed = service.get("/v1/pairs?limit=500").await.expect(200);
+        eventually("the connection is given back", async || in_use() == 0).await;
+        (listed["data"].as_array().map(Vec::len), listed["next_cursor"].is_string(), line.sent() - before)
+    };
+    let (count, has_next, sent) = page().await;
+    assert_eq!((count, has_next), (Some(8), true));
+    assert!(sent < 30 * TEXT, "{sent} bytes were sent for a page of 8 of 60 records");
+
+    let before = line.sent();
+    service.get(&format!("/v1/generations/{log}")).await.expect(413);
+    eventually("the connection is given back", async || in_use() == 0).await;
+    let sent = line.sent() - before;
+    assert!(sent < 40 * TEXT, "{sent} bytes were sent for 17 of 60 attempts");
+    assert_eq!(page().await.0, Some(8), "the connections can be used again");
+}

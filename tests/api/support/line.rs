@@ -1,9 +1,12 @@
 //! A way to the database that can fail.
 
 use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
@@ -11,6 +14,7 @@ use tokio::sync::watch;
 pub(crate) struct Line {
     is_cut: watch::Sender<bool>,
     losses: watch::Sender<&'static str>,
+    sent: Arc<AtomicUsize>,
     pub(crate) options: PgConnectOptions,
 }
 
@@ -24,12 +28,15 @@ impl Line {
         let (is_cut, cut) = watch::channel(false);
         let (losses, lost) = watch::channel("");
         let target = options.clone();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                let (target, cut, lost) = (target.clone(), cut.clone(), lost.clone());
+                let (target, cut, lost, sent) =
+                    (target.clone(), cut.clone(), lost.clone(), Arc::clone(&count));
                 tokio::spawn(async move {
                     if !*cut.borrow() {
-                        forward(near, &target, cut, lost).await;
+                        forward(near, &target, cut, lost, &sent).await;
                     }
                 });
             }
@@ -42,7 +49,12 @@ impl Line {
             None => options.clone(),
         };
         let options = by_port.host("127.0.0.1").port(port).ssl_mode(PgSslMode::Disable);
-        Self { is_cut, losses, options }
+        Self { is_cut, losses, sent, options }
+    }
+
+    /// Returns how many bytes the database has sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Ends all connections and lets no new ones through, or lets them through again.
@@ -62,9 +74,10 @@ async fn forward(
     target: &PgConnectOptions,
     mut cut: watch::Receiver<bool>,
     mut lost: watch::Receiver<&'static str>,
+    sent: &AtomicUsize,
 ) {
     lost.mark_unchanged();
-    let mut far: Box<dyn Stream> = match target.get_socket() {
+    let far: Box<dyn Stream> = match target.get_socket() {
         Some(folder) => {
             let socket = folder.join(format!(".s.PGSQL.{}", target.get_port()));
             Box::new(UnixStream::connect(socket).await.expect("the database"))
@@ -78,13 +91,34 @@ async fn forward(
     let length = near.peek(&mut first).await.unwrap_or(0);
     let first = String::from_utf8_lossy(&first[..length]);
     let has_name = |name: &str| first.contains(&format!("application_name\0{name}"));
+    let (near_reads, near_writes) = near.split();
+    let (far_reads, far_writes) = split(far);
+    let asked = AtomicUsize::new(0);
     let is_lost = tokio::select! {
-        _ = copy_bidirectional(&mut near, &mut far) => false,
+        _ = copy(near_reads, far_writes, &asked) => false,
+        _ = copy(far_reads, near_writes, sent) => false,
         _ = cut.wait_for(|cut| *cut) => false,
         () = loses(&mut lost, has_name) => true,
     };
     if is_lost {
         pending::<()>().await;
+    }
+}
+
+/// Copies whatever comes, and counts it.
+async fn copy(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    count: &AtomicUsize,
+) -> io::Result<()> {
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let length = from.read(&mut piece).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        count.fetch_add(length, Ordering::Relaxed);
+        to.write_all(&piece[..length]).await?;
     }
 }
 
