@@ -13,6 +13,7 @@ use crate::auth::keyring::Keyring;
 use crate::auth::last_used::LastUsed;
 use crate::background::Task;
 use crate::db;
+use crate::db::kept::{self, Refilling};
 use crate::db::silence::LongestStatement;
 use crate::embeddings::Embedder;
 use crate::erasure::retention::Retention;
@@ -176,11 +177,14 @@ impl Running {
         Self { app, writing, tasks, writer_db }
     }
 
-    /// Makes the database connections that requests need, so that no request waits for one to be made.
-    pub async fn connect(&self) {
-        for pool in [&self.writer_db, &self.app.db, &self.app.searches.db] {
-            db::fill(pool).await;
+    /// Makes the database connections that requests need, so that no request waits for one to be made, and makes them again if they
+    /// are lost.
+    pub async fn connect(&mut self) {
+        let pools = [&self.writer_db, &self.app.db, &self.app.searches.db].map(PgPool::clone);
+        for pool in &pools {
+            kept::fill(pool).await;
         }
+        self.tasks.push(Task::start(Refilling(pools.into()), self.app.longest_statement));
     }
 
     /// Waits until the hook reports that were answered are stored, if that does not take long, and until every event handed

@@ -98,7 +98,7 @@ impl Options {
             let pool = db::pool(&options, "gleaner", 1);
             db::migrate(&pool).await?;
             pool.close().await;
-            let running = Running::start(&options, settings);
+            let mut running = Running::start(&options, settings);
             running.connect().await;
             let is_open = self.admit(&running, key).await?;
             Ok((running, move || self.announce(address, &data, is_open)))

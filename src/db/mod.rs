@@ -1,4 +1,4 @@
-//! The database: how to reach it and keep its schema up to date ([`pool`], [`wait`], [`migrate()`]), the
+//! The database: how to reach it and keep its schema up to date ([`pool`], [`kept`], [`wait`], [`migrate()`]), the
 //! private Postgres ([`embedded`]), and how batches of events are written ([`steps`], [`insert`], [`replays`],
 //! [`retry`], [`receipt`]), read ([`rows`]) and erased ([`aged`], [`erased`]), what serves a connection ([`process`]), and
 //! what becomes of those who wait for a connection that is dead ([`silence`]).
@@ -8,6 +8,7 @@ pub mod embedded;
 pub mod erased;
 pub mod gin;
 pub mod insert;
+pub mod kept;
 pub mod process;
 pub mod receipt;
 pub mod replays;
@@ -19,7 +20,6 @@ pub mod steps;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use futures_util::future::join_all;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -97,7 +97,7 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .options([("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "3")])
         .log_slow_statements(log::LevelFilter::Warn, Duration::from_secs(1));
     let pool = PgPoolOptions::new();
-    // The connections that requests need are kept (see `fill`). Those of exports are made when they are needed.
+    // The connections that requests need are kept (see [`kept`]). Those of exports are made when they are needed.
     let pool = if name.starts_with(EXPORT_NAME) { pool } else { pool.idle_timeout(None).max_lifetime(None) };
     pool.max_connections(size)
         .min_connections(u32::from(name == LATE_NAME))
@@ -120,21 +120,6 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         // Every request waits while the database is away, and what becomes of it is told elsewhere.
         .acquire_slow_level(log::LevelFilter::Debug)
         .connect_lazy_with(options)
-}
-
-/// Makes as many connections of a pool as it may have. If Postgres does not have so many, they are made when they are needed.
-///
-/// For a password, the library (0.9) computes a hash (SCRAM, RFC 5802) and gives way to all other tasks some 800 times meanwhile.
-/// While the threads are busy, that takes longer than anybody waits for a connection, and all that wait begin again.
-pub async fn fill(db: &PgPool) {
-    let made = join_all((0..db.options().get_max_connections()).map(|_| db.acquire())).await;
-    if let Some(error) = made.iter().find_map(|made| made.as_ref().err()) {
-        tracing::warn!("not all connections to the database can be made: {}", reason(error));
-        // Others need some, too.
-        for connection in made.into_iter().flatten() {
-            let _ = connection.close().await;
-        }
-    }
 }
 
 /// Begins a transaction.

@@ -5,13 +5,13 @@ use futures_util::stream::BoxStream;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{
-    AssertSqlSafe, Execute as _, FromRow, PgExecutor, PgPool, Postgres, Row as _, TypeInfo as _,
-    ValueRef as _,
+    AssertSqlSafe, Connection as _, Execute as _, FromRow, PgConnection, PgExecutor, PgPool, Postgres,
+    Row as _, TypeInfo as _, ValueRef as _,
 };
 
 use crate::error::{Error, Result};
-use crate::http::memory::Memory;
-use crate::sharing::Pauses;
+use crate::http::memory::{Memory, Reading};
+use crate::sharing::{Pauses, to_its_end};
 
 /// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
 pub const MOST: usize = 32 << 20;
@@ -80,65 +80,87 @@ fn escapes(text: &[u8]) -> usize {
 }
 
 /// Reads a record, and holds memory for it. Returns none if there is none.
-pub async fn one<'e, R>(
+pub async fn one<R>(
     query: Query<'_, Postgres, PgArguments>,
-    db: impl PgExecutor<'e> + 'e,
+    connection: &mut PgConnection,
     memory: &Memory,
 ) -> Result<Option<R>>
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let row = row(query, db, memory).await?;
+    let row = row(query, connection, memory).await?;
     Ok(row.map(|row| R::from_row(&row)).transpose()?)
 }
 
 /// Reads the row of a record, and holds memory for it. Returns none if there is none.
-pub async fn row<'e>(
+pub async fn row(
     query: Query<'_, Postgres, PgArguments>,
-    db: impl PgExecutor<'e> + 'e,
+    connection: &mut PgConnection,
     memory: &Memory,
 ) -> Result<Option<PgRow>> {
-    let mut reading = memory.reading(MOST).await?;
-    let row = Rows::of(query, db)?.next().await?;
-    if let Some(row) = &row {
-        reading.hold(size(row)).await?;
+    let mut reading = memory.reading_one();
+    let statement = Statement::of(query)?;
+    loop {
+        let mut rows = statement.rows(&mut *connection);
+        let row = rows.next().await?;
+        rows.read_rest(|_, _| Ok(true)).await?;
+        drop(rows);
+        let Some(row) = row else { return Ok(None) };
+        if long(&row).is_some() {
+            shrink(connection).await?;
+        }
+        if reading.hold(size(&row)).await? {
+            return Ok(Some(row));
+        }
+        drop(row);
+        reading.wait().await?;
     }
-    Ok(row)
+}
+
+/// Gives back the room that a connection has taken for long rows. What it has read last keeps the room until it reads something
+/// else.
+async fn shrink(connection: &mut PgConnection) -> sqlx::Result<()> {
+    connection.shrink_buffers();
+    connection.ping().await
 }
 
 /// Reads the parts of one record, or whatever else is shown as a whole, and holds memory for them. Those that have more
-/// than 32 MiB of JSON together are refused: no answer holds them.
-pub async fn parts<'e, R>(
+/// than 32 MiB of JSON together are refused: no answer holds them. A transaction is then of no further use.
+pub async fn parts<R>(
     query: Query<'_, Postgres, PgArguments>,
-    db: impl PgExecutor<'e> + 'e,
+    connection: &mut PgConnection,
     memory: &Memory,
 ) -> Result<Vec<R>>
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let (mut parts, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST).await?);
-    let mut rows = Rows::of(query, db)?;
-    let read = async {
-        let mut pauses = Pauses::begin();
-        while let Some(row) = rows.next().await? {
-            let size = size(&row);
-            bytes += size;
-            if bytes > MOST {
-                return Err(Error::TooLarge(format!(
-                    "the record has more than {MOST} bytes as JSON, which is more than an answer shows"
-                )));
+    let has_room = |_, bytes| {
+        let too_large =
+            || format!("the record has more than {MOST} bytes as JSON, which is more than an answer shows");
+        if bytes > MOST { Err(Error::TooLarge(too_large())) } else { Ok(true) }
+    };
+    let mut reading = memory.reading(MOST);
+    let statement = Statement::of(query)?;
+    loop {
+        let parts = to_its_end(async {
+            let mut rows = statement.rows(&mut *connection);
+            let read = rows.read(&mut reading, has_room).await;
+            let read = match read {
+                // The transaction goes on.
+                Ok((_, End::Long)) => rows.read_rest(has_room).await.map(|()| None),
+                read => read.map(|(parts, _)| Some(parts)),
+            };
+            if read.is_err() {
+                rows.end(memory).await;
             }
-            reading.hold(size).await?;
-            parts.push(R::from_row(&row)?);
-            pauses.pause().await;
+            read
+        });
+        if let Some(parts) = parts.await? {
+            return Ok(parts);
         }
-        Ok(())
+        shrink(connection).await?;
+        reading.wait().await?;
     }
-    .await;
-    if read.is_err() {
-        rows.end(memory).await;
-    }
-    read.map(|()| parts)
 }
 
 /// Reads at most `most` records of a query that returns at most one more, and holds memory for them. It ends early where they have
@@ -152,56 +174,109 @@ pub async fn some<R>(
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let (mut records, mut bytes, mut reading) = (Vec::new(), 0, memory.reading(MOST_OF_RECORDS).await?);
-    let mut rows = Rows::of(query, db)?;
-    let read = async {
-        let mut pauses = Pauses::begin();
-        while let Some(row) = rows.next().await? {
-            if records.len() == most {
-                rows.is_over = true;
-                return Ok(true);
+    let has_room = |count, bytes| Ok(count < most && (bytes <= MOST_OF_RECORDS || count == 0));
+    let mut reading = memory.reading(MOST_OF_RECORDS);
+    let statement = Statement::of(query)?;
+    loop {
+        let read = to_its_end(async {
+            let mut rows = statement.rows(db);
+            let read = rows.read(&mut reading, has_room).await;
+            if read.as_ref().is_ok_and(|(records, _)| records.len() == most) {
+                rows.read_rest(|_, _| Ok(true)).await?;
+            } else {
+                rows.end(memory).await;
             }
-            let size = size(&row);
-            bytes += size;
-            if bytes > MOST_OF_RECORDS && !records.is_empty() {
-                return Ok(true);
-            }
-            // Once for the records, and once for the answer that is made of them.
-            reading.hold(size).await?;
-            records.push(R::from_row(&row)?);
-            pauses.pause().await;
+            read
+        });
+        match read.await? {
+            (_, End::Long) => reading.wait().await?,
+            (records, end) => return Ok((records, end == End::Full)),
         }
-        Ok(false)
     }
-    .await;
-    rows.end(memory).await;
-    read.map(|more| (records, more))
 }
 
-/// The rows of a statement. Postgres sends all of them, however many are read, and a connection that is given back before reads the
-/// rest. Whoever leaves some therefore ends the statement.
+/// A statement that reads records, perhaps several times.
+struct Statement {
+    sql: String,
+    arguments: PgArguments,
+}
+
+impl Statement {
+    fn of(mut query: Query<'_, Postgres, PgArguments>) -> Result<Self> {
+        let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?.unwrap_or_default();
+        let sql = format!("select rows.*, pg_backend_pid() from ({}\n) rows", query.sql().as_str());
+        Ok(Self { sql, arguments })
+    }
+
+    fn rows<'e>(&self, db: impl PgExecutor<'e> + 'e) -> Rows<'e> {
+        let query = sqlx::query_with(AssertSqlSafe(self.sql.clone()), self.arguments.clone());
+        Rows { rows: query.fetch(db), process: None, bytes: 0, is_over: false }
+    }
+}
+
+/// Where the reading of rows has ended.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// At the last row.
+    Last,
+    /// Before a row for which there was no room.
+    Full,
+    /// Before a long row, with which nobody waits until others leave memory.
+    Long,
+}
+
+/// The rows of a statement. Postgres sends all of them, however many are read, and a connection that is given back before its
+/// statement is over reads the rest, and keeps the room for it. Whoever leaves some therefore ends the statement.
 struct Rows<'e> {
     rows: BoxStream<'e, sqlx::Result<PgRow>>,
     /// The number of the process that serves the connection, when a row has come.
     process: Option<i32>,
+    /// How many bytes the rows have had as JSON.
+    bytes: usize,
     is_over: bool,
 }
 
-impl<'e> Rows<'e> {
-    fn of(mut query: Query<'_, Postgres, PgArguments>, db: impl PgExecutor<'e> + 'e) -> Result<Self> {
-        let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?.unwrap_or_default();
-        let sql = format!("select rows.*, pg_backend_pid() from ({}\n) rows", query.sql().as_str());
-        let rows = sqlx::query_with(AssertSqlSafe(sql), arguments).fetch(db);
-        Ok(Self { rows, process: None, is_over: false })
-    }
-
+impl Rows<'_> {
     async fn next(&mut self) -> sqlx::Result<Option<PgRow>> {
         let row = self.rows.try_next().await;
         self.is_over = !matches!(row, Ok(Some(_)));
         if let Ok(Some(row)) = &row {
             self.process = Some(row.try_get(row.len() - 1)?);
+            self.bytes += size(row);
         }
         row
+    }
+
+    /// Reads rows as long as there is room for so many and for so many bytes, and holds memory for them.
+    async fn read<R>(
+        &mut self,
+        reading: &mut Reading<'_>,
+        has_room: impl Fn(usize, usize) -> Result<bool>,
+    ) -> Result<(Vec<R>, End)>
+    where
+        R: for<'r> FromRow<'r, PgRow>,
+    {
+        let (mut records, mut pauses) = (Vec::new(), Pauses::begin());
+        while let Some(row) = self.next().await? {
+            if !has_room(records.len(), self.bytes)? {
+                return Ok((records, End::Full));
+            }
+            // Twice: once for the records, and once for the answer that is made of them.
+            if !reading.hold(size(&row)).await? {
+                return Ok((Vec::new(), End::Long));
+            }
+            records.push(R::from_row(&row)?);
+            pauses.pause().await;
+        }
+        Ok((records, End::Last))
+    }
+
+    /// Reads the rows that are left, and keeps nothing of them.
+    async fn read_rest(&mut self, has_room: impl Fn(usize, usize) -> Result<bool>) -> Result<()> {
+        while self.next().await?.is_some() {
+            has_room(0, self.bytes)?;
+        }
+        Ok(())
     }
 
     /// Ends the statement, unless it is over. A transaction that it is part of is then of no further use.

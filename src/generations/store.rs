@@ -187,7 +187,12 @@ pub async fn attempt(
 ) -> Result<Option<Attempt>> {
     let sql =
         format!("select {ATTEMPT} from attempts where project = $1 and generation_id = $2 and attempt = $3");
-    rows::one(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id).bind(number), db, memory).await
+    rows::one(
+        sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id).bind(number),
+        &mut *db.acquire().await?,
+        memory,
+    )
+    .await
 }
 
 /// The number of records erased.

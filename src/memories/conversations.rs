@@ -68,7 +68,7 @@ pub async fn query(
 ) -> Result<Option<ConversationQuery>> {
     const SQL: &str = "
         select id, session_id, query, shown, root, at from conversation_queries where project = $1 and id = $2";
-    rows::one(sqlx::query(SQL).bind(project).bind(id), db, memory).await
+    rows::one(sqlx::query(SQL).bind(project).bind(id), &mut *db.acquire().await?, memory).await
 }
 
 /// Returns the verdict on a memory in a conversation, or none if it was not judged there.

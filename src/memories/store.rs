@@ -84,7 +84,7 @@ pub async fn list(db: &PgPool, project: &str, filter: &Filter, page: &PageReques
 
 /// Returns a memory, or none if there is no such memory.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &memory::Memory) -> Result<Option<Memory>> {
-    rows::one(select(project, id).build(), db, memory).await
+    rows::one(select(project, id).build(), &mut *db.acquire().await?, memory).await
 }
 
 /// Locks and returns a memory that is going to be changed.
@@ -128,7 +128,7 @@ pub(super) async fn contents(
     memory: &memory::Memory,
 ) -> Result<Vec<(Uuid, String)>> {
     let sql = "select id, content from memories where project = $1 and id = any($2) and content is not null";
-    rows::parts(sqlx::query(sql).bind(project).bind(ids), db, memory).await
+    rows::parts(sqlx::query(sql).bind(project).bind(ids), &mut *db.acquire().await?, memory).await
 }
 
 /// The number of records erased.

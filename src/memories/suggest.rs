@@ -255,7 +255,9 @@ pub async fn read(
         confidence: row.try_get("intent_confidence")?,
         search_query: row.try_get("search_query")?,
     };
-    let suggestions = rows::parts(sqlx::query(SHOWN).bind(project).bind(suggest), db, memory).await?;
+    let suggestions =
+        rows::parts(sqlx::query(SHOWN).bind(project).bind(suggest), &mut *db.acquire().await?, memory)
+            .await?;
     let threshold = row.try_get("confidence_threshold")?;
     Ok(Some(SuggestionResponse::new(suggestions, intent, threshold, Some(suggest))))
 }

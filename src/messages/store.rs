@@ -1,7 +1,7 @@
 //! How message pairs and sends are read and erased. [`write`](super::write) writes them.
 
 use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, PgExecutor, PgPool, Postgres, QueryBuilder};
+use sqlx::{PgConnection, PgPool, Postgres, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -136,15 +136,15 @@ pub async fn pairs(
 }
 
 /// Returns a pair, or none if there is no such pair.
-pub async fn pair<'e>(
-    db: impl PgExecutor<'e> + 'e,
+pub async fn pair(
+    connection: &mut PgConnection,
     project: &str,
     id: Uuid,
     memory: &Memory,
 ) -> Result<Option<Pair>> {
     let mut query = QueryBuilder::<Postgres>::new(format!("select {PAIR} from pairs p where p.project = "));
     query.push_bind(project.to_owned()).push(" and p.id = ").push_bind(id);
-    rows::one(query.build(), db, memory).await
+    rows::one(query.build(), connection, memory).await
 }
 
 /// A topic, which is a client's own name for a conversation.

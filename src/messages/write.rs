@@ -72,15 +72,17 @@ pub async fn write(
         Lane::All => {}
     }
     let mut verdicts: Vec<Option<Written>> = events.iter().map(|_| None).collect();
+    // Events of a batch come in order, whatever they are about: a send may look at any pair before it. Only different pairs that
+    // are made one after the other are written together.
+    let are_in_order = events.iter().any(|event| event.in_order);
     let mut made = HashSet::new();
     let steps = steps::plan(events.iter().map(|event| {
-        // Events of a batch come in order, whatever they are about: a send may look at any pair before it. Only pairs that
-        // are made one after the other are written together.
-        let record = if event.in_order { Uuid::nil() } else { event.id };
-        let joins = event.step() == Kind::Pair && made.insert(event.id);
+        let record = if are_in_order { Uuid::nil() } else { event.id };
+        let joins = are_in_order && event.step() == Kind::Pair && !made.contains(&event.id);
         if !joins {
             made.clear();
         }
+        made.insert(event.id);
         (record, event.step(), joins)
     }));
     let mut transaction = connection.begin().await?;

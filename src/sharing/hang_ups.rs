@@ -53,6 +53,12 @@ pub async fn while_wanted<F: Future>(awaited: F) -> F::Output {
     }
 }
 
+/// Does a part of a request that ends in full even if the client hangs up while it waits, because it leaves something behind
+/// that has to be ended.
+pub async fn to_its_end<T>(part: impl Future<Output = T>) -> T {
+    WAITS.scope(Waits::default(), part).await
+}
+
 struct Waiting(Waits);
 
 impl Waiting {

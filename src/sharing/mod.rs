@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use entry::Entry;
-pub use hang_ups::{in_full, while_wanted};
+pub use hang_ups::{in_full, to_its_end, while_wanted};
 pub use single_flight::SingleFlight;
 pub use threads::{Pauses, apart, apart_with, in_place, in_turn, joined};
 pub use work::{Kind, Limits, Served, Turn, Work};

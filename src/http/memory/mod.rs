@@ -17,7 +17,6 @@ use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use self::reading::LongRecords;
 pub use self::reading::Reading;
 use super::clean::{MOST_VALUES, too_many_values};
 use crate::error::{Error, Result};
@@ -58,8 +57,6 @@ pub struct Budget {
     growing: Shares,
     /// What requests that read long records may hold when they have read all of them.
     reading: Shares,
-    /// Which projects read long records.
-    long_records: LongRecords,
     /// Connections through which statements are ended.
     ends: Option<PgPool>,
 }
@@ -71,13 +68,7 @@ impl Budget {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
         let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
         let reading = Shares::of_much(units / 2);
-        Self {
-            memory: Shares::of_much(units / 2),
-            growing,
-            reading,
-            long_records: LongRecords::default(),
-            ends: None,
-        }
+        Self { memory: Shares::of_much(units / 2), growing, reading, ends: None }
     }
 
     /// Has the statements of requests that leave some of their rows ended through these connections.

@@ -2,6 +2,9 @@ use futures_util::FutureExt as _;
 
 use super::*;
 
+/// The length of a long record.
+const LONG: usize = 1 << 20;
+
 #[tokio::test]
 async fn a_request_with_a_large_body_waits_for_a_turn_of_its_project_beside_others() {
     let work = Arc::new(Work::new(crate::sharing::Limits { at_a_time: 1, ..Default::default() }));
@@ -78,7 +81,7 @@ async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_al
         let read = async |number: usize| {
             let memory = Memory::begin(&mut Request::default(), &budget);
             memory.set_project(&(number % projects).to_string().into());
-            let mut reading = memory.reading(most).await?;
+            let mut reading = memory.reading(most);
             for _ in 0..steps {
                 reading.hold(step).await?;
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -98,8 +101,8 @@ async fn beside_large_pages_of_a_project_another_one_reads_a_large_record_at_onc
     let budget = Budget::new(192 << 20);
     let reads = async |project: &str, most: usize| {
         let memory = Memory::of_project(&budget, &project.into());
-        let mut reading = memory.reading(most).await.expect("it has read no long ones");
-        let held = reading.hold((1 << 20) - 1).now_or_never().is_some_and(|held| held.is_ok());
+        let mut reading = memory.reading(most);
+        let held = reading.hold(LONG - 1).now_or_never().is_some_and(|held| held.is_ok_and(|held| held));
         let place = reading.place.take();
         (held, place)
     };
@@ -147,43 +150,38 @@ async fn of_requests_that_each_hold_what_the_others_wait_for_one_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn few_long_records_wait_for_memory_and_others_are_refused_at_once() {
+async fn few_long_records_wait_for_memory_and_others_are_to_be_read_again() {
     let budget = Budget::new(64 << 20);
     let of = |project: &str| Memory::of_project(&budget, &project.into());
     let others = [(of("x"), 16 << 20), (of("y"), 10 << 20)];
     for (other, bytes) in &others {
         other.hold(*bytes).await.expect("there is enough");
     }
-    let readers = ["a", "a", "a", "b", "b", "c"].map(of);
-    let mut readings = Vec::new();
-    for memory in &readers {
-        readings.push(memory.reading(8 << 20).await.expect("nobody has read any"));
-    }
     let begun = Instant::now();
-    let read = readings.iter_mut().map(async |reading| {
-        let held = reading.hold(8 << 20).await;
-        (held.is_ok(), begun.elapsed().as_secs())
-    });
-    let read = futures_util::future::join_all(read).await;
-    let waited = |waits| (false, if waits { 5 } else { 0 });
+    let read = async |project: &str| {
+        let held = of(project).reading(8 << 20).hold(8 << 20).await.ok();
+        (held, begun.elapsed().as_secs())
+    };
+    let read = futures_util::future::join_all(["a", "a", "a", "b", "b", "c"].map(read)).await;
+    let waited = |waits| if waits { (None, 5) } else { (Some(false), 0) };
     assert_eq!(read, [true, true, false, true, false, false].map(waited));
+    assert!(of("c").reading(8 << 20).hold(LONG / 4).await.expect("a short one needs no place"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn projects_that_have_lately_read_long_records_wait_for_memory_before_they_read() {
-    let budget = Budget::new(64 << 20);
+async fn a_long_record_is_read_again_when_others_leave_memory() {
+    let budget = Budget::new(128 << 20);
     let of = |project: &str| Memory::of_project(&budget, &project.into());
-    let has_place = async |project: &str| {
-        let memory = of(project);
-        memory.reading(1).await.expect("nobody else reads").place.is_some()
+    let (first, second) = (of("p"), of("p"));
+    let mut others = first.reading(24 << 20);
+    assert!(others.hold(LONG).await.expect("there is enough"));
+    let mut reading = second.reading_one();
+    assert!(!reading.hold(16 << 20).await.expect("it does not wait"));
+    let again = async {
+        reading.wait().await?;
+        reading.hold(16 << 20).await
     };
-    for (project, bytes) in [("long", 1 << 20), ("short", (1 << 20) - 1)] {
-        let memory = of(project);
-        let mut reading = memory.reading(32 << 20).await.expect("nobody else reads");
-        assert!(reading.place.is_none());
-        reading.hold(bytes).await.expect("there is enough");
-    }
-    assert!(has_place("long").await && !has_place("short").await);
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(!has_place("long").await);
+    let ((), again) = futures_util::join!(async { drop(others) }, again);
+    assert!(again.expect("the other one has read"));
+    assert_eq!(second.held(), (32 << 20) / UNIT, "what was let go does not count");
 }

@@ -120,5 +120,6 @@ async fn list_topics(
 }
 
 async fn stored(app: &App, project: &str, id: Uuid, memory: &Memory) -> Result<Pair> {
-    store::pair(&app.db, project, id, memory).await?.ok_or(Error::NotFound("message pair"))
+    let mut connection = app.db.acquire().await?;
+    store::pair(&mut connection, project, id, memory).await?.ok_or(Error::NotFound("message pair"))
 }

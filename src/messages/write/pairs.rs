@@ -1,35 +1,43 @@
 //! Creates and changes message pairs.
 
+use std::collections::{HashMap, HashSet};
+
 use sqlx::PgConnection;
 
 use crate::db::receipt::{Receipt, Written};
 use crate::error::Error;
+use crate::messages::event::StartPair;
 use crate::messages::tables::{self, PairRow, Table};
 use crate::messages::{Action, Event, PairState};
 use crate::privacy::kept::Kept;
 
-/// Makes pairs.
+/// Makes pairs. Of several with the same id, the first one makes it.
 pub(super) async fn start(
     connection: &mut PgConnection,
     project: &str,
     events: &[Kept<&Event>],
 ) -> sqlx::Result<Vec<Written>> {
-    let starts = || {
-        events.iter().filter_map(|event| match &event.action {
-            Action::Pair(start) => Some((event.id, &**start)),
+    let mut first = HashSet::new();
+    let starts: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Pair(start) => Some((event.id, &**start, first.insert(event.id))),
             _ => None,
         })
-    };
-    let rows: Vec<_> = starts().map(|(id, start)| PairRow::posted(id, start)).collect();
+        .collect();
+    let new = starts.iter().filter(|(.., is_first)| *is_first);
+    let rows: Vec<_> = new.map(|(id, start, _)| PairRow::posted(*id, start)).collect();
     let created = tables::insert_pairs(connection, project, &rows).await?;
-    let left: Vec<_> = starts().map(|(id, _)| id).filter(|id| !created.contains(id)).collect();
+    let is_created = |id, is_first| is_first && created.contains(&id);
+    let left: Vec<_> =
+        starts.iter().filter(|(id, _, is_first)| !is_created(*id, *is_first)).map(|(id, ..)| *id).collect();
     let stored = if left.is_empty() {
-        std::collections::HashMap::new()
+        HashMap::new()
     } else {
         tables::request_hashes(connection, project, Table::Pairs, &left).await?
     };
-    let verdict = |(id, start): (_, &crate::messages::event::StartPair)| {
-        if created.contains(&id) {
+    let verdict = |(id, start, is_first): (_, &StartPair, _)| {
+        if is_created(id, is_first) {
             return Ok(Receipt::created(None));
         }
         match stored.get(&id) {
@@ -40,7 +48,7 @@ pub(super) async fn start(
             None => Err(Error::Unavailable("the pair has just been erased; try again")),
         }
     };
-    Ok(starts().map(verdict).collect())
+    Ok(starts.into_iter().map(verdict).collect())
 }
 
 /// Changes pairs, one after the other.

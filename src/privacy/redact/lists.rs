@@ -89,9 +89,17 @@ pub(super) fn behind_words(text: &str, at: usize) -> Option<(usize, Result<Range
     next(text, from).map(|next| (next.at, next.read))
 }
 
+/// Returns whether what looks like a value below its name is none: it is of the line that it stands in.
+pub(super) fn is_of_lines_below(text: &str, name: Range<usize>, value: &Range<usize>) -> bool {
+    let behind = &text[value.end..];
+    is_before_lines(text, name.start, value)
+        || is_of_next_line(&text[name.clone()], behind)
+        || is_of_next_item(&text[name], behind)
+}
+
 /// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.
 /// `name` ends where the value begins, and `behind` begins where it ends. A value is alone in its line, or the line before goes on.
-pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
+fn is_of_next_line(name: &str, behind: &str) -> bool {
     let before = name.trim_end_matches(|c: char| c.is_whitespace() || "[({".contains(c));
     let is_below = name[before.len()..].contains('\n') && !before.ends_with('\\');
     let rest = behind.trim_start_matches([']', ')']);
@@ -103,7 +111,7 @@ pub(super) fn is_of_next_line(name: &str, behind: &str) -> bool {
 
 /// Returns whether what looks like a value below the line of its name is of what stands before all lines, such as the commit before a
 /// line of code: the name's line begins in the same way, but for the digits of hexadecimal numbers.
-pub(super) fn is_before_lines(text: &str, name: usize, value: &Range<usize>) -> bool {
+fn is_before_lines(text: &str, name: usize, value: &Range<usize>) -> bool {
     let is_alike =
         |(one, other): (&u8, &u8)| one == other || [one, other].iter().all(|c| c.is_ascii_hexdigit());
     let Some(end) = text[name..value.start].rfind('\n') else { return false };
@@ -115,7 +123,7 @@ pub(super) fn is_before_lines(text: &str, name: usize, value: &Range<usize>) -> 
 
 /// Returns whether what looks like a value between quotation marks is the id with which an item of a list begins, behind an item whose
 /// last word is a name. A value is alone in its line, besides a comment.
-pub(super) fn is_of_next_item(name: &str, behind: &str) -> bool {
+fn is_of_next_item(name: &str, behind: &str) -> bool {
     const MARKS: [char; 4] = ['"', '\'', '`', '\\'];
     let outside = name.trim_end_matches(MARKS);
     let before = outside.trim_end_matches(|c: char| c.is_whitespace() || "-*".contains(c));

@@ -7,9 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::expression::Expression;
-use super::lists::{
-    OPENS, behind_words, changed, elements, is_before_lines, is_of_next_item, is_of_next_line,
-};
+use super::lists::{OPENS, behind_words, changed, elements, is_of_lines_below};
 use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
@@ -299,27 +297,25 @@ fn values(text: &str) -> Vec<Range<usize>> {
                     quoted(text, outer.end(), outer.as_str()).or_else(|_| quoted(text, at, inner.as_str()))
                 }
             };
-            if let Some(end) = end_of_replacement(text, at) {
-                let elements = elements(text, at, &(at..end));
-                at = elements.last().map_or(end, |last| last.end);
-                values.extend(elements);
-                continue;
-            }
-            match read {
+            let replaced = end_of_replacement(text, at).map(|end| at..end);
+            let is_new = replaced.is_none();
+            match replaced.map_or(read, Ok) {
                 Ok(value)
-                    if is_no_secret(text, value.clone())
-                        || is_checksum(before, &text[name.start()..value.start], &text[value.clone()])
-                        || is_of_next_line(name.as_str(), &text[value.end..])
-                        || is_before_lines(text, name.start(), &value)
-                        || is_of_next_item(name.as_str(), &text[value.end..]) =>
+                    if is_new
+                        && (is_no_secret(text, value.clone())
+                            || is_checksum(
+                                before,
+                                &text[name.start()..value.start],
+                                &text[value.clone()],
+                            )
+                            || is_of_lines_below(text, name.range(), &value)) =>
                 {
                     at = behind_long_word(text, at);
                 }
                 Ok(value) => {
                     let elements = elements(text, at, &value);
                     at = elements.last().map_or(value.end, |last| last.end);
-                    values.push(value);
-                    values.extend(elements);
+                    values.extend(is_new.then_some(value).into_iter().chain(elements));
                 }
                 // A short value may be the name of another one.
                 Err(end) if end - at > LONGEST => at = end,

@@ -1,5 +1,6 @@
 //! Message pairs: made, listed, changed, erased.
 
+use futures_util::future::join_all;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -19,6 +20,42 @@ async fn a_pair_comes_back_whole_and_the_same_again_is_no_second_one() {
     service.post("/v1/pairs", &with(new, &json!({"star": 1}))).await.refused(409, &[]);
     let idle = service.post("/v1/pairs", &json!({"user_text": ""})).await.expect(201);
     assert_eq!(idle["lifecycle_state"], "idle");
+}
+
+#[tokio::test]
+async fn of_several_pairs_of_an_id_that_are_written_together_one_is_made() {
+    let service = Service::open().await;
+    let held = service.holding("lock table pairs in exclusive mode").await;
+    let post = async |id: u128, text: &str| {
+        let new = json!({"id": Uuid::from_u128(id), "user_text": text});
+        service.post("/v1/pairs", &new).await.status.as_u16()
+    };
+    let path = |id: u128| format!("/v1/pairs/{}", Uuid::from_u128(id));
+    // Both writers wait for the lock with a pair, and the first to go on takes all that has come meanwhile.
+    let second = async {
+        service.blocked(1).await;
+        post(4, "x").await
+    };
+    let sent = [(1, "x"), (2, "x"), (2, "y"), (1, "y"), (1, "x"), (2, "y")];
+    let together = async {
+        service.blocked(2).await;
+        join_all(sent.map(|(id, text)| post(id, text))).await
+    };
+    let released = async {
+        service.queued(8).await;
+        held.commit().await.expect("released");
+    };
+    let (first, second, statuses, ()) = tokio::join!(post(3, "x"), second, together, released);
+    assert_eq!((first, second), (201, 201));
+    for id in [1, 2] {
+        let stored = service.get(&path(id)).await.expect(200)["user_text"].clone();
+        let answers = sent.iter().zip(&statuses).filter(|((of, _), _)| *of == id);
+        let (mut same, other): (Vec<_>, Vec<_>) = answers.partition(|((_, text), _)| stored == *text);
+        same.sort_unstable_by_key(|(_, status)| **status);
+        assert!(other.iter().all(|(_, status)| **status == 409), "{statuses:?}");
+        let same: Vec<_> = same.into_iter().map(|(_, status)| *status).collect();
+        assert!(same == [201] || same == [200, 201], "{statuses:?}");
+    }
 }
 
 #[tokio::test]
