@@ -120,13 +120,7 @@ async fn responses_that_clients_do_not_read_hold_memory_for_themselves_only() {
     let mut unread = Vec::new();
     for _ in 0..8 {
         let memory = Memory::begin(&mut Request::default(), &budget);
-        memory
-            .reading(32 << 20)
-            .await
-            .expect("nobody else reads")
-            .hold(4 << 20)
-            .await
-            .expect("the others have read");
+        memory.reading(32 << 20).hold(4 << 20).await.expect("the others have read");
         unread.push(memory);
     }
     assert_eq!(budget.held(), 64 << 20);

@@ -23,7 +23,7 @@ const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 const ARGUMENTS: &str = r#"(?:[^\n|;&]|[\\`^,\[(]\r?\n){0,400}?[\s,"']"#;
 
 /// The ends of the names of functions that log in, sign or encrypt, and of arguments with a user and a password.
-const CALLS: [&str; 35] = [
+const CALLS: [&str; 38] = [
     "auth(",
     "auth=(",
     "auth = (",
@@ -34,6 +34,9 @@ const CALLS: [&str; 35] = [
     "mysqli(",
     "connect(",
     "connection(",
+    "sequelize(",
+    "pdo->__construct(",
+    "username_pw_set(",
     "hmac(",
     "hmac.new(",
     "jwt.encode(",
@@ -109,7 +112,7 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
 
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
-    let patterns: [(&'static [&'static str], String); 15] = [
+    let patterns: [(&'static [&'static str], String); 17] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
@@ -140,8 +143,19 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
             r#"(?m)^\s*(?:[0-9]{1,6}(?:→|[:\t ])\s*|[>+-]\s?)?[^\s:]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:]{8,})\s*$|(?:["']|\\+[nr])[^\s:"'\\]+:(?:[0-9]{2,5}|\*):[^\s:]+:[^\s:]+:([^\s:"'\\]{8,})"#
                 .to_owned(),
         ),
-        // The address of a database in Go.
-        (&["@tcp(", "@unix("], r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:tcp|unix)\("#.to_owned()),
+        // The address of a database in Go, in which the protocol and the host may be left out.
+        (
+            &["@tcp(", "@unix(", "@(", "@/"],
+            r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:(?:tcp|unix)?\(|/[A-Za-z0-9_]+(?:[?"'`\s\\]|$))"#.to_owned(),
+        ),
+        // What a program reads from another one that writes it.
+        (
+            &["echo ", "printf "],
+            format!(
+                r#"(?:(?-u:\b)|{CODE})(?:echo|printf)\s+(?:-[ne]+\s+)?(?:\\*["']?%s(?:\\+n)?\\*["']?\s+)?{QUOTE}(?:[a-z0-9_.-]+:)?([^\s"'\\|$`:][^\s"'\\|]{{7,}}){QUOTE}\s*\|\s*(?:(?:sudo\s+)?chpasswd|sudo\s+-S|[^\n|;&]{{0,300}}?(?:--password-stdin|--with-token|\bsecrets?\s+(?:set|create|put|add|versions\s+add)))(?-u:\b)"#
+            ),
+        ),
+        (&["chpasswd"], format!(r"chpasswd\s*<<<\s*{QUOTE}[a-z0-9_.-]+:{PASSWORD}")),
         (&["identified"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
         // The private members of a JSON Web Key (RFC 7518, section 6), which are strings.
         (

@@ -5,7 +5,7 @@ use super::pattern::{CODE, Pattern};
 use super::random::{is_random, is_very_random};
 
 /// Returns the patterns of credentials in headers.
-pub(super) fn patterns() -> [Pattern; 14] {
+pub(super) fn patterns() -> [Pattern; 19] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
     const NAME: &str = "(?:authorization|auth[_-]?header)(?:[_-]?header)?";
     // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
@@ -97,6 +97,40 @@ pub(super) fn patterns() -> [Pattern; 14] {
             ),
             has_random_value,
         ),
+        // The cookies of a client in Python.
+        Pattern::matches(
+            &["cookies"],
+            &format!(
+                r#"(?i)cookies{QUOTE}?\s*[=:]\s*(?:dict\()?[\[{{(][^\])}}\n]{{0,400}}?{QUOTE}\s*[:,]\s*{QUOTE}([^\s"'\\;]{{16,}})"#
+            ),
+            is_random,
+        ),
+        // A header below its name, as browsers show it.
+        Pattern::matches(&["cookie:"], &format!(r"(?im)^\s*cookie:[ \t]*\r?\n[ \t]*({pairs})"), has_random_value)
+            .on_two_lines(),
+        // A cookie in the store of a browser or the argument of one that a program drives, and a line of curl's cookies.
+        Pattern::matches(
+            &["domain"],
+            &format!(
+                r#"(?i)(?:{QUOTE}|(?-u:\b))value{QUOTE}?\s*:\s*{QUOTE}([^\s"'\\]{{16,}}){QUOTE}\s*,\s*{QUOTE}?domain{QUOTE}?\s*:"#
+            ),
+            is_random,
+        )
+        .on_two_lines(),
+        Pattern::matches(
+            &["\ttrue\t", "\tfalse\t"],
+            r"(?im)^(?:#httponly_)?[^\s]+\t(?:true|false)\t/[^\t\n]*\t(?:true|false)\t[0-9]+\t[^\t\n]+\t([^\s]{12,})\s*$",
+            is_random,
+        ),
+        // A field of a form that has several parts (RFC 7578).
+        Pattern::matches(
+            &["form-data"],
+            &format!(
+                r#"(?i)form-data;\s*name={QUOTE}?[a-z0-9_.\[\]-]*(?:pass|pwd|secret|token|key|auth|cred)[a-z0-9_.\[\]-]*{QUOTE}?{END}(?:content-[a-z-]+:[^\r\n\\]*{END})?{END}([^\s"'\\]{{8,}})"#
+            ),
+            is_random,
+        )
+        .on_two_lines(),
         // The argument of curl, as browsers copy a request.
         Pattern::matches(
             &["-b '", "-b \"", "-b $'", "-b \\", "--cookie '", "--cookie \"", "--cookie \\"],
@@ -111,6 +145,9 @@ pub(super) fn patterns() -> [Pattern; 14] {
         ),
     ]
 }
+
+/// The end of a line, also in a string, with what traces have before the next one.
+const END: &str = r"(?:\r?\n|(?:\\+r)?\\+n)[<> \t]{0,4}";
 
 /// What is before a part of a header, which may go on in the next line if that begins with a blank (RFC 9112, section 5.2).
 const GAP: &str = r"[ \t]*(?:\r?\n)?[ \t]+";

@@ -13,7 +13,7 @@ use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form,
 use super::pattern::Pattern;
 use super::random::{is_long_number, is_random, is_very_random};
 use super::replacements::{end_of_replacement, is_in_replacement};
-use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, quoted};
+use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, ending, quoted};
 
 /// Words before `key` in the names of secrets.
 pub(super) const KEY_WORDS: [&str; 40] = [
@@ -271,6 +271,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
             let is_other = found.name("other").is_some()
                 || is_in_arn(before)
                 || is_source(before, name.as_str())
+                || is_in_random_word(before)
                 || is_in_replacement(text, name.start());
             if is_path || is_other {
                 at = behind_long_word(text, at);
@@ -326,6 +327,13 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
+}
+
+/// Returns whether a text ends with the beginning of a word that looks drawn at random, in which a name is none.
+fn is_in_random_word(before: &str) -> bool {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_-+/".contains(c);
+    let end = ending(before, LONGEST);
+    is_very_random(end.rsplit(|c| !is_of_word(c)).next().unwrap_or(end))
 }
 
 /// Returns the value that is the content of an element of XML in whose beginning a position is.
