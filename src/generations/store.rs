@@ -165,14 +165,14 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Resul
     let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = QueryBuilder::new(SELECT);
     query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
-    let found: Option<Generation> = rows::one(query.build(), &mut *snapshot, memory).await?;
+    let found: Option<Generation> = rows::one(query.build(), &mut snapshot, memory).await?;
     let Some(mut generation) = found else {
         return Ok(None);
     };
     let sql =
         format!("select {ATTEMPT} from attempts where project = $1 and generation_id = $2 order by attempt");
     let attempts =
-        rows::parts(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id), &mut *snapshot, memory).await?;
+        rows::parts(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id), &mut snapshot, memory).await?;
     generation.iterations = Some(attempts);
     Ok(Some(generation))
 }

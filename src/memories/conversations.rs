@@ -48,7 +48,7 @@ pub async fn get(db: &PgPool, project: &str, session: &str, memory: &Memory) -> 
         rows::some(of_session(QUERIES), db, usize::MAX, memory).await?;
     queries.reverse();
     let mut snapshot = db::begin_snapshot(db).await?;
-    let verdicts: Vec<Judged> = rows::parts(of_session(VERDICTS), &mut *snapshot, memory).await?;
+    let verdicts: Vec<Judged> = rows::parts(of_session(VERDICTS), &mut snapshot, memory).await?;
     let suggested = suggest::suggested(&mut *snapshot, project, session, MOST).await?;
     if queries.is_empty() && verdicts.is_empty() && suggested.is_empty() {
         return Ok(None);

@@ -99,12 +99,12 @@ pub async fn get(
     let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
-    let found: Option<Search> = rows::one(query.build(), &mut *snapshot, memory).await?;
+    let found: Option<Search> = rows::one(query.build(), &mut snapshot, memory).await?;
     let Some(mut search) = found else {
         return Ok(None);
     };
     let fallbacks = sqlx::query(concat!(fallbacks!(), " order by f.timestamp, f.id")).bind(project).bind(id);
-    search.fallbacks = Some(rows::parts(fallbacks, &mut *snapshot, memory).await?);
+    search.fallbacks = Some(rows::parts(fallbacks, &mut snapshot, memory).await?);
     search.hints = Some(given_hints(&mut snapshot, project, id, rules).await?);
     search.associations = Some(learned(&mut snapshot, project, id, rules, memory).await?);
     Ok(Some(search))

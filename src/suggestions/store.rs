@@ -172,7 +172,7 @@ pub async fn get(
     let mut query =
         QueryBuilder::new(format!("select {COLUMNS}{more} from suggestions s where s.project = "));
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
-    let Some(row) = rows::row(query.build(), &mut *snapshot, memory).await? else {
+    let Some(row) = rows::row(query.build(), &mut snapshot, memory).await? else {
         return Ok(None);
     };
     let mut suggestion = Suggestion::from_row(&row)?;
@@ -184,7 +184,7 @@ pub async fn get(
                    where project = $1 and suggestion_id = $2 and kind = 'input'
                    order by coalesce(at, received_at), arrival";
         let query = sqlx::query(sql).bind(project).bind(id);
-        let partial_inputs = rows::parts(query, &mut *snapshot, memory).await?;
+        let partial_inputs = rows::parts(query, &mut snapshot, memory).await?;
         suggestion.whole = Some(Whole { views, partial_inputs, ..Whole::from_row(&row)? });
     }
     Ok(Some(suggestion))

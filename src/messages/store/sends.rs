@@ -164,9 +164,9 @@ pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Resul
         " from send_attempts where project = $1 and send_id = $2 order by attempt"
     );
     let query = sqlx::query(sql).bind(project).bind(id);
-    let attempts: Vec<Attempt> = rows::parts(query, &mut *snapshot, memory).await?;
+    let attempts: Vec<Attempt> = rows::parts(query, &mut snapshot, memory).await?;
     let pair =
-        if row.has_pair { super::pair(&mut *snapshot, project, row.pair_id, memory).await? } else { None };
+        if row.has_pair { super::pair(&mut snapshot, project, row.pair_id, memory).await? } else { None };
     Ok(Some(Send {
         visible: Some(row.visible_ids.clone()),
         messages: Some(messages),

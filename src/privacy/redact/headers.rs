@@ -1,22 +1,16 @@
-//! Credentials in headers (RFC 9110) and cookies (RFC 6265), as clients send them and as programs, documents and tables show them.
+//! Credentials in headers (RFC 9110) and forms (RFC 7578), as clients send them and as programs, documents and tables show them.
 
 use super::named::QUOTE;
 use super::pattern::{CODE, Pattern};
 use super::random::{is_random, is_very_random};
 
 /// Returns the patterns of credentials in headers.
-pub(super) fn patterns() -> [Pattern; 19] {
+pub(super) fn patterns() -> [Pattern; 9] {
     const SCHEMES: &str = "(?:apikey|basic|bearer|bot|key|ssws|token)";
     const NAME: &str = "(?:authorization|auth[_-]?header)(?:[_-]?header)?";
-    // What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next
-    // string, also in a call.
-    let sets = format!(
-        r"{QUOTE}?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?(?:\[[a-z]*\][a-z]*)?(?:[\[{{(]\s*)?[a-z]{{0,2}}{QUOTE}"
-    );
+    let sets = sets();
     // The name of the header, and what is between it and its value, which may be the only one in a list.
     let authorization = format!(r"{NAME}(?:{QUOTE}?\]?\s*[:=]>?(?:{GAP})?(?:[\[{{(]\s*)?{QUOTE}?|{sets})");
-    // The names and values of cookies.
-    let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<\\]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<\\]*)*"#;
     // What tables, documents and programs have between the name of the header and its value.
     let between = format!(r"(?:{QUOTE}|[\s:=>|*\\\[\](){{}},-]|string\([0-9]+\)|</?[a-z][^<>\n]{{0,40}}>)");
     [
@@ -38,12 +32,6 @@ pub(super) fn patterns() -> [Pattern; 19] {
                 r"(?i)authorization{QUOTE}?\s*,?\s*(?:</name>\s*<)?{QUOTE}?value{QUOTE}?\s*[:=>]\s*{QUOTE}?(?:[a-z0-9-]{{2,20}}\s+)?({CREDENTIALS})"
             ),
             is_token,
-        )
-        .on_two_lines(),
-        Pattern::matches(
-            &["cookie"],
-            &format!(r"(?i)(?-u:\b)cookie{QUOTE}?\s*,?\s*{QUOTE}?value{QUOTE}?\s*[:=]\s*{QUOTE}?({pairs})"),
-            has_random_value,
         )
         .on_two_lines(),
         // What a program in Swift sets a header to, whose name follows.
@@ -77,51 +65,6 @@ pub(super) fn patterns() -> [Pattern; 19] {
             ),
             is_token,
         ),
-        Pattern::matches(
-            &["cookie"],
-            &format!(
-                r"(?i)(?:(?-u:\b)cookie(?:[*`]{{0,2}}:[*`]{{0,2}}[ \t]|[ \t]?\|[ \t]?|\t)|http_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)({pairs})"
-            ),
-            has_random_value,
-        ),
-        // A line of headers, in whose values there may be strings, before which is another sign than before the mark that ends it.
-        Pattern::matches(
-            &["cookie"],
-            r#"(?im)^[<>*\s]*(?:set-)?cookie: ([a-z0-9_.%-]+(?:[{:,\[=]["'][^"'\r\n\\]*["']|[^\r\n"'\\])*)"#,
-            has_random_value,
-        ),
-        Pattern::matches(
-            &["cookie"],
-            &format!(
-                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:(?:{GAP})?{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
-            ),
-            has_random_value,
-        ),
-        // The cookies of a client in Python.
-        Pattern::matches(
-            &["cookies"],
-            &format!(
-                r#"(?i)cookies{QUOTE}?\s*[=:]\s*(?:dict\()?[\[{{(][^\])}}\n]{{0,400}}?{QUOTE}\s*[:,]\s*{QUOTE}([^\s"'\\;]{{16,}})"#
-            ),
-            is_random,
-        ),
-        // A header below its name, as browsers show it.
-        Pattern::matches(&["cookie:"], &format!(r"(?im)^\s*cookie:[ \t]*\r?\n[ \t]*({pairs})"), has_random_value)
-            .on_two_lines(),
-        // A cookie in the store of a browser or the argument of one that a program drives, and a line of curl's cookies.
-        Pattern::matches(
-            &["domain"],
-            &format!(
-                r#"(?i)(?:{QUOTE}|(?-u:\b))value{QUOTE}?\s*:\s*{QUOTE}([^\s"'\\]{{16,}}){QUOTE}\s*,\s*{QUOTE}?domain{QUOTE}?\s*:"#
-            ),
-            is_random,
-        )
-        .on_two_lines(),
-        Pattern::matches(
-            &["\ttrue\t", "\tfalse\t"],
-            r"(?im)^(?:#httponly_)?[^\s]+\t(?:true|false)\t/[^\t\n]*\t(?:true|false)\t[0-9]+\t[^\t\n]+\t([^\s]{12,})\s*$",
-            is_random,
-        ),
         // A field of a form that has several parts (RFC 7578).
         Pattern::matches(
             &["form-data"],
@@ -131,26 +74,22 @@ pub(super) fn patterns() -> [Pattern; 19] {
             is_random,
         )
         .on_two_lines(),
-        // The argument of curl, as browsers copy a request.
-        Pattern::matches(
-            &["-b '", "-b \"", "-b $'", "-b \\", "--cookie '", "--cookie \"", "--cookie \\"],
-            &format!(r#"(?i)(?:^|\s)(?:-b|--cookie)\s\$?\\*["']({pairs})"#),
-            has_random_value,
-        ),
-        // The same for the command line of Windows, with the sign of its escapes.
-        Pattern::matches(
-            &["-b ^"],
-            &format!(r#"(?i)(?:^|\s)-b\s\^\\*"({})"#, pairs.replace("|<", "|<^")),
-            has_random_value,
-        ),
     ]
+}
+
+/// What is in code between the name of a header and its value: the end of a string, a sign, and the beginning of the next string, also
+/// in a call.
+pub(super) fn sets() -> String {
+    format!(
+        r"{QUOTE}?[\])]?\s*(?:[:=]>?|,|[ \t])\s*(?:[a-z_:.]+\()?(?:\[[a-z]*\][a-z]*)?(?:[\[{{(]\s*)?[a-z]{{0,2}}{QUOTE}"
+    )
 }
 
 /// The end of a line, also in a string, with what traces have before the next one.
 const END: &str = r"(?:\r?\n|(?:\\+r)?\\+n)[<> \t]{0,4}";
 
 /// What is before a part of a header, which may go on in the next line if that begins with a blank (RFC 9112, section 5.2).
-const GAP: &str = r"[ \t]*(?:\r?\n)?[ \t]+";
+pub(super) const GAP: &str = r"[ \t]*(?:\r?\n)?[ \t]+";
 
 /// What is in code between the scheme and its credentials if they are two strings, and what is around the latter in a text.
 const JOINED: &str = r#"(?:\\*["'`]\s*[+.]\s*\\*["'`]|(?:%[sv]|\{\})\\*["'`](?:\.format\(|\s*,)\s*\\*["'`]|(?:\\*["'`]){1,3})?"#;
@@ -171,9 +110,4 @@ fn is_credential(text: &str) -> bool {
 fn is_token(text: &str) -> bool {
     let mut parts = text.split(|c: char| !c.is_ascii_alphanumeric());
     (is_random(text) || parts.any(is_very_random)) && !text.starts_with("X-") && !text.starts_with("x-")
-}
-
-/// Returns whether one of a cookie's values looks random.
-fn has_random_value(cookie: &str) -> bool {
-    cookie.split(['=', ';', ' ', ',', '"', '\'']).any(is_random)
 }

@@ -8,6 +8,7 @@ mod azure;
 mod builtin;
 mod colors;
 mod commands;
+mod cookies;
 mod expression;
 mod headers;
 mod ips;

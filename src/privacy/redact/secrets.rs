@@ -3,7 +3,7 @@
 
 use super::pattern::Pattern;
 use super::{
-    addresses, azure, commands, headers, marks, members, named, pairs, private_keys, shapes, tables,
+    addresses, azure, commands, cookies, headers, marks, members, named, pairs, private_keys, shapes, tables,
 };
 
 /// Returns the patterns of the rule.
@@ -14,6 +14,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         .chain(private_keys::patterns())
         .chain(azure::patterns())
         .chain(headers::patterns())
+        .chain(cookies::patterns())
         .chain(addresses::patterns())
         .chain(named::patterns())
         .chain(members::patterns())
