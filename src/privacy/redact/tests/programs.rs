@@ -1,5 +1,37 @@
 use super::*;
 
+/// Asserts that the secret of a text is replaced, also as it is stored.
+#[track_caller]
+fn assert_replaced(redactor: &Redactor, text: &str, secret: &str) {
+    for redacted in [redacted(redactor, text), stored(redactor, text)] {
+        assert!(redacted.contains("[redacted:secrets]") && !redacted.contains(secret), "{text}: {redacted}");
+    }
+}
+
+#[test]
+fn secrets_that_are_sent_and_stored_without_a_name_before_them_are_replaced() {
+    let (redactor, secret) = (secrets(), random(20));
+    for text in [
+        format!("sql.Open(\"mysql\", \"bob:{secret}@/app?parseTime=true\")"),
+        format!("dsn := `bob:{secret}@(127.0.0.1:3306)/app`"),
+        format!("new Sequelize(\"app\", \"root\", \"{secret}\", {{dialect: \"mysql\"}})"),
+        format!("echo \"{secret}\" | docker login ghcr.io -u bob --password-stdin"),
+        format!("printf '%s' '{secret}' | sudo docker login -u bob --password-stdin"),
+        format!("{{\"command\":\"echo -n \\\"{secret}\\\" | gcloud secrets create db --data-file=-\"}}"),
+        format!("RUN echo \"root:{secret}\" | chpasswd && chpasswd <<< 'bob:{secret}'"),
+        format!("echo {secret} | sudo -S apt-get update"),
+        format!("Content-Disposition: form-data; name=\"password\"\r\n\r\n{secret}\r\n--b--"),
+        format!("> form-data; name=\"api_key\"\n> Content-Type: text/plain\n> \n> {secret}\n"),
+        format!("body = 'form-data; name=\"token\"\\r\\n\\r\\n{secret}\\r\\n'"),
+        format!("{{\"name\": \"sid\", \"value\": \"{secret}\",\n \"domain\": \"localhost\"}}"),
+        format!("#HttpOnly_localhost\tFALSE\t/\tTRUE\t1799999999\tsid\t{secret}\n"),
+        format!("cookie:\nsid={secret}; a=b"),
+        format!("requests.get(u, cookies={{'lang': 'en', 'sid': '{secret}'}})"),
+    ] {
+        assert_replaced(&redactor, &text, &secret);
+    }
+}
+
 #[test]
 fn secrets_of_usual_programs_and_files_are_replaced() {
     let (redactor, hex, secret) = (secrets(), "0123456789abcdef".repeat(3), random(20));
@@ -32,24 +64,6 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         (format!("db.example.com:5432:app:bob:{secret}\n"), &secret),
         (format!("requirepass {secret}"), &secret),
         (format!("bob:{secret}@tcp(db:3306)/app"), &secret),
-        (format!("sql.Open(\"mysql\", \"bob:{secret}@/app?parseTime=true\")"), &secret),
-        (format!("dsn := `bob:{secret}@(127.0.0.1:3306)/app`"), &secret),
-        (format!("new Sequelize(\"app\", \"root\", \"{secret}\", {{dialect: \"mysql\"}})"), &secret),
-        (format!("echo \"{secret}\" | docker login ghcr.io -u bob --password-stdin"), &secret),
-        (format!("printf '%s' '{secret}' | sudo docker login -u bob --password-stdin"), &secret),
-        (
-            format!("{{\"command\":\"echo -n \\\"{secret}\\\" | gcloud secrets create db --data-file=-\"}}"),
-            &secret,
-        ),
-        (format!("RUN echo \"root:{secret}\" | chpasswd && chpasswd <<< 'bob:{secret}'"), &secret),
-        (format!("echo {secret} | sudo -S apt-get update"), &secret),
-        (format!("Content-Disposition: form-data; name=\"password\"\r\n\r\n{secret}\r\n--b--"), &secret),
-        (format!("> form-data; name=\"api_key\"\n> Content-Type: text/plain\n> \n> {secret}\n"), &secret),
-        (format!("body = 'form-data; name=\"token\"\\r\\n\\r\\n{secret}\\r\\n'"), &secret),
-        (format!("{{\"name\": \"sid\", \"value\": \"{secret}\",\n \"domain\": \"localhost\"}}"), &secret),
-        (format!("#HttpOnly_localhost\tFALSE\t/\tTRUE\t1799999999\tsid\t{secret}\n"), &secret),
-        (format!("cookie:\nsid={secret}; a=b"), &secret),
-        (format!("requests.get(u, cookies={{'lang': 'en', 'sid': '{secret}'}})"), &secret),
         (format!("CREATE USER 'b'@'%' IDENTIFIED BY '{secret}';"), &secret),
         (format!("variable \"db_password\" {{\n  type = string\n  default = \"{secret}\"\n}}"), &secret),
         (format!("{{\"auths\":{{\"https://index.docker.io/v1/\":{{\"auth\":\"{secret}\"}}}}}}"), &secret),
@@ -70,12 +84,7 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         (format!("{hex32}-us12"), hex32),
         (format!("pat-na1-{}-1234-1234-1234-{}", &hex[..8], &hex[..12]), &hex[..12]),
     ] {
-        for redacted in [redacted(&redactor, &text), stored(&redactor, &text)] {
-            assert!(
-                redacted.contains("[redacted:secrets]") && !redacted.contains(secret),
-                "{text}: {redacted}"
-            );
-        }
+        assert_replaced(&redactor, &text, secret);
     }
     // The letter of an escaped line break is not part of the word behind it.
     for text in [
