@@ -198,4 +198,24 @@ mod tests {
         third.send(()).expect("it is there");
         assert_eq!(end.await, Ok("done"));
     }
+
+    #[tokio::test]
+    async fn a_part_that_leaves_something_behind_ends_although_the_client_goes_while_it_waits() {
+        let [(first, one), (second, two), (third, three)] = std::array::from_fn(|_| oneshot::channel());
+        let mut request = Box::pin(in_full(async move {
+            let part = async {
+                while_wanted(one).await.expect("the first step ends");
+                two.await.expect("the second step ends");
+            };
+            to_its_end(part).await;
+            while_wanted(three).await.expect("the third step ends");
+        }));
+        assert!((&mut request).now_or_never().is_none());
+        drop(request);
+        assert!(!is_dropped(&second).await);
+        first.send(()).expect("it is there");
+        assert!(!is_dropped(&third).await);
+        second.send(()).expect("it is there");
+        assert!(is_dropped(&third).await);
+    }
 }

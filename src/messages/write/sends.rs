@@ -157,20 +157,31 @@ pub(super) async fn start(
 ) -> sqlx::Result<Vec<Written>> {
     let ids: Vec<_> = events.iter().map(|event| event.id).collect();
     let stored = tables::request_hashes(connection, project, Table::Sends, &ids).await?;
+    let again = |hash: &[u8], start: &StartSend| {
+        if *hash == *start.hash {
+            return Ok(Receipt::replayed(None));
+        }
+        Err(Error::Conflict("a send with this id already exists with a different body".to_owned()))
+    };
     let mut written = Vec::with_capacity(events.len());
     for (id, start) in events.iter().filter_map(start_of) {
-        match stored.get(&id) {
-            Some(hash) if *hash == start.hash => written.push(Ok(Receipt::replayed(None))),
-            Some(_) => {
-                let detail = "a send with this id already exists with a different body".to_owned();
-                written.push(Err(Error::Conflict(detail)));
-            }
-            None => match plan(connection, project, rules, id, start).await {
-                Ok(planned) => written.extend(insert(connection, project, &[planned]).await?),
-                Err(Failed::Refused(error)) => written.push(Err(error)),
-                Err(Failed::Database(error)) => return Err(error),
-            },
+        if let Some(hash) = stored.get(&id) {
+            written.push(again(hash, start));
+            continue;
         }
+        let mut made = match plan(connection, project, rules, id, start).await {
+            Ok(planned) => insert(connection, project, &[planned]).await?,
+            Err(Failed::Refused(error)) => vec![Err(error)],
+            Err(Failed::Database(error)) => return Err(error),
+        };
+        // The same request may have made it meanwhile, and taken the pair.
+        if made.iter().any(Result::is_err) {
+            let stored = tables::request_hashes(connection, project, Table::Sends, &[id]).await?;
+            if let Some(hash) = stored.get(&id) {
+                made = vec![again(hash, start)];
+            }
+        }
+        written.append(&mut made);
     }
     Ok(written)
 }

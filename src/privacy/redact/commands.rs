@@ -152,7 +152,7 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         (
             &["echo ", "printf "],
             format!(
-                r#"(?:(?-u:\b)|{CODE})(?:echo|printf)\s+(?:-[ne]+\s+)?(?:\\*["']?%s(?:\\+n)?\\*["']?\s+)?{QUOTE}(?:[a-z0-9_.-]+:)?([^\s"'\\|$`:][^\s"'\\|]{{7,}}){QUOTE}\s*\|\s*(?:(?:sudo\s+)?chpasswd|sudo\s+-S|[^\n|;&]{{0,300}}?(?:--password-stdin|--with-token|\bsecrets?\s+(?:set|create|put|add|versions\s+add)))(?-u:\b)"#
+                r#"(?:(?-u:\b)|{CODE})(?:echo|printf)\s+(?:-[ne]+\s+)?(?:\\*["']?%s(?:\\+n)?\\*["']?\s+)?{QUOTE}(?:[a-z0-9_.-]+:)?([^\s"'\\|$`:][^\s"'\\|]{{7,}}){QUOTE}\s*(?:\\\r?\n\s*)?\|\s*(?:\\\r?\n\s*)?(?:(?:sudo\s+)?chpasswd|sudo\s+-S|(?:[^\n|;&]|\\\r?\n){{0,300}}?(?:--password-stdin|--with-token|\bsecrets?\s+(?:set|create|put|add|versions\s+add)))(?-u:\b)"#
             ),
         ),
         (&["chpasswd"], format!(r"chpasswd\s*<<<\s*{QUOTE}[a-z0-9_.-]+:{PASSWORD}")),

@@ -271,7 +271,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
             let is_other = found.name("other").is_some()
                 || is_in_arn(before)
                 || is_source(before, name.as_str())
-                || is_in_random_word(before)
+                || is_in_random_word(before, name.as_str())
                 || is_in_replacement(text, name.start());
             if is_path || is_other {
                 at = behind_long_word(text, at);
@@ -329,11 +329,14 @@ fn values(text: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// Returns whether a text ends with the beginning of a word that looks drawn at random, in which a name is none.
-fn is_in_random_word(before: &str) -> bool {
+/// Returns whether a text ends with the beginning of a word that looks drawn at random, in which the few letters of a short name
+/// are none.
+fn is_in_random_word(before: &str, name: &str) -> bool {
+    const SHORT: usize = 4;
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_-+/".contains(c);
     let end = ending(before, LONGEST);
-    is_very_random(end.rsplit(|c| !is_of_word(c)).next().unwrap_or(end))
+    name.find(|c| !is_of_word(c)).is_some_and(|length| length <= SHORT)
+        && is_very_random(end.rsplit(|c| !is_of_word(c)).next().unwrap_or(end))
 }
 
 /// Returns the value that is the content of an element of XML in whose beginning a position is.

@@ -241,6 +241,29 @@ async fn a_failed_pair_is_asked_again_once_where_two_writers_are_at_it() {
 }
 
 #[tokio::test]
+async fn a_send_that_comes_twice_at_once_is_made_once_and_the_other_one_is_the_same() {
+    let (service, _) = with_pairs(&[]).await;
+    let again = json!({"id": Uuid::from_u128(1), "mode": "record", "reask_of": failed(&service).await});
+    let named = json!({"id": Uuid::from_u128(2), "mode": "record", "model": "m", "user_text": "q", "pair_id": Uuid::from_u128(3)});
+    for new in [again, named] {
+        let held = service.holding("lock table sends in exclusive mode").await;
+        let second = async {
+            service.blocked(1).await;
+            service.post("/v1/sends", &new).await
+        };
+        let release = async {
+            service.blocked(2).await;
+            held.commit().await.expect("released");
+        };
+        let (first, second, ()) = tokio::join!(service.post("/v1/sends", &new), second, release);
+        let mut statuses = [&first, &second].map(|answer| answer.status.as_u16());
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 201], "{} {}", first.text(), second.text());
+        assert_eq!(first.json()["id"], second.json()["id"]);
+    }
+}
+
+#[tokio::test]
 async fn a_cancelled_send_stays_cancelled() {
     let (service, _) = with_pairs(&[]).await;
     let (address, _) = started(&service, &json!({})).await;

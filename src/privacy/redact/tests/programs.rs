@@ -20,6 +20,7 @@ fn secrets_that_are_sent_and_stored_without_a_name_before_them_are_replaced() {
         format!("{{\"command\":\"echo -n \\\"{secret}\\\" | gcloud secrets create db --data-file=-\"}}"),
         format!("RUN echo \"root:{secret}\" | chpasswd && chpasswd <<< 'bob:{secret}'"),
         format!("echo {secret} | sudo -S apt-get update"),
+        format!("echo \"{secret}\" \\\n  | docker login ghcr.io \\\n  -u bob \\\n  --password-stdin"),
         format!("Content-Disposition: form-data; name=\"password\"\r\n\r\n{secret}\r\n--b--"),
         format!("> form-data; name=\"api_key\"\n> Content-Type: text/plain\n> \n> {secret}\n"),
         format!("body = 'form-data; name=\"token\"\\r\\n\\r\\n{secret}\\r\\n'"),
@@ -37,9 +38,12 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
     let (redactor, hex, secret) = (secrets(), "0123456789abcdef".repeat(3), random(20));
     let (hex32, date) = (&hex[..32], "2026-01-01T00:00:00Z");
     let discord = format!("MT{}.G{}.{}", random(24), random(5), random(38));
+    let number = drawn("0123456789abcdef", 32, 1);
     for (text, secret) in [
         (format!("DB_PASS={secret}"), secret.as_str()),
         (format!("export SMTP_PASS=\"{secret}\""), &secret),
+        (format!("KV/{}/password={number}", random(22)), &number),
+        (format!("- name: APP_{}_API_KEY\n  value: {number}", random(16)), &number),
         (format!("{{\"user\":\"bob\",\"pass\":\"{secret}\"}}"), &secret),
         (format!("auth: {{ user: 'bob@x.io', pass: '{secret}' }}"), &secret),
         (format!("ansible_ssh_pass={secret}"), &secret),
