@@ -37,8 +37,8 @@ async fn acquire(db: &PgPool) -> sqlx::Result<PoolConnection<Postgres>> {
     joined(spawn_blocking(move || runtime.block_on(db.acquire()))).await
 }
 
-/// Makes connections of pools in which none is free, one after the other. If Postgres was started again, that is one of those that
-/// were lost. If all are in use, it waits for one as a request does.
+/// Takes a connection of each pool in which none is free, and gives it back. If some were lost, because Postgres was started again,
+/// for example, one of them is made anew in each round. If all are in use, a round waits for one as a request does.
 #[derive(Debug)]
 pub struct Refilling(pub Vec<PgPool>);
 

@@ -97,7 +97,7 @@ pub fn pool(options: &PgConnectOptions, name: &str, size: u32) -> PgPool {
         .options([("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "3")])
         .log_slow_statements(log::LevelFilter::Warn, Duration::from_secs(1));
     let pool = PgPoolOptions::new();
-    // The connections that requests need are kept (see [`kept`]). Those of exports are made when they are needed.
+    // The connections that requests need are kept (see `kept`). Those of exports are made when they are needed.
     let pool = if name.starts_with(EXPORT_NAME) { pool } else { pool.idle_timeout(None).max_lifetime(None) };
     pool.max_connections(size)
         .min_connections(u32::from(name == LATE_NAME))

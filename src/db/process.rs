@@ -33,6 +33,11 @@ impl Process {
         self.ask("pg_cancel_backend(pid)", other, silence).await
     }
 
+    /// Cancels the statement of the process with this number, which serves a connection that is in use.
+    pub async fn cancel_number(other: impl PgExecutor<'_>, number: i32) -> sqlx::Result<()> {
+        sqlx::query("select pg_cancel_backend($1)").bind(number).execute(other).await.map(drop)
+    }
+
     async fn ask(
         &self,
         first: &'static str,

@@ -9,12 +9,13 @@ use sqlx::{
     Row as _, TypeInfo as _, ValueRef as _,
 };
 
+use crate::db::process::Process;
 use crate::error::{Error, Result};
 use crate::http::memory::{Memory, Reading};
 use crate::sharing::{Pauses, to_its_end};
 
 /// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
-pub const MOST: usize = 32 << 20;
+const MOST: usize = 32 << 20;
 
 /// The number of bytes above which a row needs memory of its own.
 const LONG: usize = 64 << 10;
@@ -119,7 +120,7 @@ pub async fn row(
 
 /// Gives back the room that a connection has taken for long rows. What it has read last keeps the room until it reads something
 /// else.
-async fn shrink(connection: &mut PgConnection) -> sqlx::Result<()> {
+pub async fn shrink(connection: &mut PgConnection) -> sqlx::Result<()> {
     connection.shrink_buffers();
     connection.ping().await
 }
@@ -284,8 +285,7 @@ impl Rows<'_> {
         let (false, Some(process), Some(db)) = (self.is_over, self.process, memory.ends()) else {
             return;
         };
-        let canceled = sqlx::query("select pg_cancel_backend($1)").bind(process).execute(db).await;
-        if let Err(error) = canceled {
+        if let Err(error) = Process::cancel_number(db, process).await {
             tracing::debug!(%error, "a statement could not be ended");
         }
         while let Ok(Some(_)) = self.rows.try_next().await {}

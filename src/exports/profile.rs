@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::{Connection as _, PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
 
 use super::export::{Export, PAGE};
@@ -276,9 +276,7 @@ impl Export {
                 arriving.end(place, &mut page, pool, process).await?;
             }
             drop(page);
-            connection.shrink_buffers();
-            // What was read last keeps the room until something else is read.
-            connection.ping().await?;
+            rows::shrink(connection).await?;
             if keeps {
                 memory.give_back();
                 memory.hold(counted).await?;

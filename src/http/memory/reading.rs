@@ -54,7 +54,7 @@ impl Reading<'_> {
         };
         if read >= LONG_READ && self.place.is_none() {
             if bytes < LONG_RECORD {
-                self.take_place().await?;
+                self.take_place(self.wanted()).await?;
             } else {
                 let Held { budget, project, .. } = &*self.memory.0;
                 self.place = budget.reading.try_take(project.get_or_init(Arc::default), self.wanted());
@@ -69,14 +69,14 @@ impl Reading<'_> {
 
     /// Waits until others that read leave memory, to read anew what was let go.
     pub async fn wait(&mut self) -> Result<()> {
-        self.take_place().await?;
+        let wanted = self.wanted();
         *lock(&self.memory.0.read) -= std::mem::take(&mut self.read);
-        Ok(())
+        self.take_place(wanted).await
     }
 
-    async fn take_place(&mut self) -> Result<()> {
+    async fn take_place(&mut self, units: u32) -> Result<()> {
         let Held { budget, project, .. } = &*self.memory.0;
-        let place = budget.reading.take(project.get_or_init(Arc::default), self.wanted());
+        let place = budget.reading.take(project.get_or_init(Arc::default), units);
         self.place = Some(timeout(PATIENCE, place).await.map_err(|_| FULL)?);
         Ok(())
     }

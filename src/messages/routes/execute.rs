@@ -136,8 +136,7 @@ async fn asked_again(writing: &Writing, new: &NewSend) -> Result<Option<Pair>> {
     let reading = writing.app.place_at_reading(&writing.caller.project).await?;
     let mut connection = writing.app.db.acquire().await?;
     let pair = store::pair(&mut connection, &writing.caller.project, id, writing.memory()).await?;
-    drop(connection);
-    drop(reading);
+    drop((connection, reading));
     if new.user_text.is_none() && pair.as_ref().is_some_and(|pair| pair.user_text.is_none()) {
         let detail = "must be given, because the text of the pair in reask_of is not kept";
         return Err(Error::invalid("/user_text", detail));

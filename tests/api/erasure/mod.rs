@@ -8,8 +8,13 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::program::{Retention, Timestamp};
-use crate::support::{Service, failed, passed};
+use crate::support::program::{Retention, Settings, Timestamp};
+use crate::support::{Service, failed, passed, settings};
+
+/// A service whose own retention does not run beside that of the test. Where one is at work, the other one leaves the records to it.
+async fn service() -> Service {
+    Service::with(Settings { upkeep: false, ..settings() }).await
+}
 
 /// Erases what projects want to keep no longer, as if so many days had passed.
 async fn expire_after(service: &Service, days: i64) {

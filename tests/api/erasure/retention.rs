@@ -6,7 +6,7 @@ use uuid::Uuid;
 use axum::http::Method;
 use chrono::TimeDelta;
 
-use super::{Pieces, expire_after, one_of_each, rows};
+use super::{Pieces, expire_after, one_of_each, rows, service};
 use crate::support::program::Timestamp;
 use crate::support::{Service, column, request, with};
 
@@ -18,7 +18,7 @@ async fn keep_for(service: &Service, days: Value) {
 
 #[tokio::test]
 async fn a_record_expires_so_many_days_after_it_was_finalized_or_else_created() {
-    let service = Service::open().await;
+    let service = service().await;
     let log = |n: u128, created_at: &str, success: Value| {
         json!({"event": "generation", "id": Uuid::from_u128(n), "user_intent": "x", "domain_name": "cbu",
             "created_at": created_at, "success": success})
@@ -49,7 +49,7 @@ async fn a_record_expires_so_many_days_after_it_was_finalized_or_else_created() 
 
 /// Two projects with so many memories each, of which all expire.
 async fn two_projects(first: (&str, usize), second: (&str, usize)) -> Service {
-    let service = Service::open().await;
+    let service = service().await;
     for (project, memories) in [first, second] {
         service.project(project).await;
         let path = format!("/v1/projects/{project}");
@@ -105,7 +105,7 @@ async fn what_expires_slowly_delays_mostly_its_own_project() {
 
 #[tokio::test]
 async fn what_expires_of_a_project_does_not_wait_for_the_many_expired_records_of_another() {
-    let service = two_projects(("many", 1_100), ("few", 1)).await;
+    let service = two_projects(("many", 5_000), ("few", 1)).await;
     let begun = in_two_days();
     let mut pieces = Pieces::at(&service, begun);
     while memories(&service, "few").await > 0 {
@@ -150,7 +150,7 @@ async fn many_expired_records_are_erased_to_the_last_also_in_passes_that_take_lo
 
 #[tokio::test]
 async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_learned_stays() {
-    let service = Service::open().await;
+    let service = service().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
     service.accept(&one_of_each(100, "s")).await;
     let line = json!({"type": "user", "sessionId": "t", "timestamp": "2026-03-01T10:00:00Z",
@@ -192,7 +192,7 @@ async fn everything_that_belongs_to_a_record_expires_with_it_and_only_what_was_l
 
 #[tokio::test]
 async fn erasing_a_session_takes_away_what_it_taught_and_not_what_expired_searches_taught() {
-    let service = Service::open().await;
+    let service = service().await;
     let search = async |session: &str, at: i64| {
         let search = json!({"query": "login button", "best_score": 0.1, "result_count": 0, "agent_session_id": session,
             "timestamp": at});
@@ -236,7 +236,7 @@ async fn erasing_a_session_takes_away_what_it_taught_and_not_what_expired_search
 
 #[tokio::test]
 async fn what_one_project_is_writing_delays_the_retention_of_no_other() {
-    let service = Service::open().await;
+    let service = service().await;
     service.project("busy").await;
     let busy = [("gleaner-project", "busy")];
     let search =
@@ -263,7 +263,7 @@ async fn what_one_project_is_writing_delays_the_retention_of_no_other() {
 
 #[tokio::test]
 async fn what_is_under_way_does_not_expire() {
-    let service = Service::open().await;
+    let service = service().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000})).await.expect(201);
     let send =
         json!({"event": "send", "id": Uuid::from_u128(1), "mode": "record", "user_text": "x", "model": "m"});
@@ -279,7 +279,7 @@ async fn what_is_under_way_does_not_expire() {
 
 #[tokio::test]
 async fn memories_and_what_was_asked_suggested_and_judged_expire_each_by_its_own_age() {
-    let service = Service::open().await;
+    let service = service().await;
     let far = "2990-01-01T00:00:00Z";
     let memory = |n: u128, at: &str| json!({"event": "memory", "id": Uuid::from_u128(n), "content": format!("note {n}"), "created_at": at});
     let asked = |n: u128, at: &str| json!({"event": "conversation_query", "id": Uuid::from_u128(n), "session_id": "s", "query": "note", "at": at});
@@ -319,7 +319,7 @@ async fn memories_and_what_was_asked_suggested_and_judged_expire_each_by_its_own
 
 #[tokio::test]
 async fn pieces_of_files_do_not_expire_and_are_erased_by_the_age_of_their_files_if_somebody_asks() {
-    let service = Service::open().await;
+    let service = service().await;
     let piece = json!({"content": "fn a() {}", "created_at": "2020-01-01T00:00:00Z"});
     let file = json!({"root": "/src/app", "path": "a.rs", "chunks": [piece]});
     service.put("/v1/memories/code", &file).await.expect(200);

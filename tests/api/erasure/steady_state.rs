@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{expire_at, one_of_each};
+use super::{expire_at, one_of_each, service};
 use crate::support::program::Timestamp;
 use crate::support::{Service, eventually};
 
@@ -43,7 +43,7 @@ async fn vacuum(connection: &mut PgConnection) {
 
 #[tokio::test]
 async fn tables_stop_growing_where_as_much_expires_as_comes_in() {
-    let service = Service::open().await;
+    let service = service().await;
     service.put("/v1/models/m", &json!({"context_window": 1_000_000})).await.expect(201);
     let days = json!({"generations": 1, "suggestions": 1, "searches": 1, "messages": 1, "memories": 1});
     service.put("/v1/projects/default", &json!({"retention_days": days})).await.expect(200);

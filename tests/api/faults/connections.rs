@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 use uuid::Uuid;
 
-use crate::support::program::{Limits, LongestStatement, Settings};
+use crate::support::program::{Limits, LongestStatement, Refilling, Rounds as _, Settings};
 use crate::support::{Line, Service, eventually, settings};
 
 #[tokio::test]
@@ -140,4 +140,15 @@ async fn what_no_answer_shows_of_long_records_is_not_read_to_its_end() {
     let sent = line.sent() - before;
     assert!(sent < 40 * TEXT, "{sent} bytes were sent for 17 of 60 attempts");
     assert_eq!(page().await.0, Some(8), "the connections can be used again");
+}
+
+#[tokio::test]
+async fn a_pool_without_a_free_connection_gets_one_although_nobody_asks() {
+    let service = Service::open().await;
+    let pool = service.pool_of_one();
+    let mut refilling = Refilling(vec![pool.clone()]);
+    refilling.round().await.expect("it does not fail");
+    eventually("the connection is there", async || pool.num_idle() == 1).await;
+    pool.close().await;
+    refilling.round().await.expect("nor does it fail without a database");
 }

@@ -2,6 +2,8 @@
 
 pub(crate) use gleaner::auth::keyring::Keyring;
 pub(crate) use gleaner::auth::keys::{Secret, replace_first as replace_first_key};
+pub(crate) use gleaner::background::Rounds;
+pub(crate) use gleaner::db::kept::Refilling;
 pub(crate) use gleaner::db::silence::LongestStatement;
 pub(crate) use gleaner::db::{WRITER_NAME, begin, begin_snapshot, embedded, migrate, pool, writer_name};
 pub(crate) use gleaner::embeddings::Embedder;

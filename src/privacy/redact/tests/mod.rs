@@ -1,5 +1,6 @@
 mod bounds;
 mod choices;
+mod headers;
 mod json;
 mod languages;
 mod left_alone;
