@@ -77,7 +77,8 @@ impl Rates {
             self.count_bytes(&tenant.name, most, parts)?;
         }
         if let Some(most) = quotas.rows {
-            count_records(db, tenant, most).await?;
+            // Whoever adds records asks for room. Others, who end what was begun, are not refused.
+            tenant.room.count(most, records_left(db, &tenant.name, most)).await?;
         }
         Ok(())
     }
@@ -124,12 +125,6 @@ impl Rates {
         received::add_to(&count, &parts.headers, &parts.extensions);
         Ok(())
     }
-}
-
-/// Counts a project's records if that was not done lately, and rejects a request if there is no room for another one.
-async fn count_records(db: &PgPool, tenant: &Tenant, quota: u64) -> Result<()> {
-    tenant.room.count(quota, records_left(db, &tenant.name, quota)).await?;
-    tenant.room.expect(Some(quota))
 }
 
 fn new_limiter(rate: NonZeroU32) -> (NonZeroU32, Arc<DefaultDirectRateLimiter>) {

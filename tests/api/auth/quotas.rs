@@ -108,6 +108,38 @@ async fn a_project_that_has_its_records_writes_no_more_until_some_are_erased() {
 }
 
 #[tokio::test]
+async fn what_was_begun_is_ended_and_changed_where_a_quota_has_no_room_for_more_records() {
+    let (service, operator, [a, _]) = two_projects(json!({})).await;
+    let post = async |path: &str, body: Value| call(&service, &a, Method::POST, path, Some(body)).await;
+    let id = async |path: &str, body: Value| {
+        let created = post(path, body).await.expect(201);
+        created["id"].as_str().expect("an id").to_owned()
+    };
+    let [first, second] = [id(LOGS, log()).await, id(LOGS, log()).await];
+    let slate = id("/v1/suggestions", json!({"context": {}, "suggestions": ["a", "b"]})).await;
+    let pair = json!({"user_text": "question", "assistant_text": "answer", "model": "m"});
+    let pair = id("/v1/pairs", pair).await;
+    let settings = json!({"quotas": {"rows": 1}});
+    call(&service, &operator, Method::PUT, "/v1/projects/a", Some(settings)).await.expect(200);
+    post(LOGS, log()).await.refused(429, &[]);
+
+    post(&format!("{LOGS}/{first}/attempts"), json!({"extracted_dsl": "(x)"})).await.expect(201);
+    post(&format!("{LOGS}/{first}/finalize"), json!({"success": false})).await.expect(200);
+    post(&format!("/v1/suggestions/{slate}/finalize"), json!({"actual_input": "b"})).await.expect(200);
+    let star = Some(json!({"star": 1}));
+    call(&service, &a, Method::PATCH, &format!("/v1/pairs/{pair}"), star).await.expect(200);
+    let outcome = json!({"event": "generation_outcome", "generation_id": second, "success": false});
+    let mut new = log();
+    new["event"] = json!("generation");
+    let summary = post("/v1/events", json!([outcome, new])).await.expect(200);
+    assert_eq!(summary["accepted"], 1);
+    assert_eq!(
+        (&summary["rejected"][0]["line"], &summary["rejected"][0]["status"]),
+        (&json!(2), &json!(429))
+    );
+}
+
+#[tokio::test]
 async fn a_batch_stores_no_more_records_than_a_quota_has_room_for() {
     let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
     let line = |n: usize| json!({"event": "generation", "user_intent": format!("i{n}"), "domain_name": "d"});
