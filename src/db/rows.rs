@@ -15,7 +15,7 @@ use crate::http::memory::{Memory, Reading};
 use crate::sharing::{Pauses, to_its_end};
 
 /// The maximum number of bytes, as JSON, of the parts of one record that an answer shows.
-const MOST: usize = 32 << 20;
+pub const MOST: usize = 32 << 20;
 
 /// The number of bytes above which a row needs memory of its own.
 const LONG: usize = 64 << 10;
@@ -84,12 +84,12 @@ fn escapes(text: &[u8]) -> usize {
 pub async fn one<R>(
     query: Query<'_, Postgres, PgArguments>,
     connection: &mut PgConnection,
-    memory: &Memory,
+    reading: &Reading<'_>,
 ) -> Result<Option<R>>
 where
     R: for<'r> FromRow<'r, PgRow>,
 {
-    let row = row(query, connection, memory).await?;
+    let row = row(query, connection, reading).await?;
     Ok(row.map(|row| R::from_row(&row)).transpose()?)
 }
 
@@ -97,25 +97,14 @@ where
 pub async fn row(
     query: Query<'_, Postgres, PgArguments>,
     connection: &mut PgConnection,
-    memory: &Memory,
+    reading: &Reading<'_>,
 ) -> Result<Option<PgRow>> {
-    let mut reading = memory.reading_one();
-    let statement = Statement::of(query)?;
-    loop {
-        let mut rows = statement.rows(&mut *connection);
-        let row = rows.next().await?;
-        rows.read_rest(|_, _| Ok(true)).await?;
-        drop(rows);
-        let Some(row) = row else { return Ok(None) };
-        if long(&row).is_some() {
-            shrink(connection).await?;
-        }
-        if reading.hold(size(&row)).await? {
-            return Ok(Some(row));
-        }
-        drop(row);
-        reading.wait().await?;
+    let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
+    if long(&row).is_some() {
+        shrink(connection).await?;
     }
+    reading.hold(size(&row)).await?;
+    Ok(Some(row))
 }
 
 /// Gives back the room that a connection has taken for long rows. What it has read last keeps the room until it reads something
@@ -126,11 +115,11 @@ pub async fn shrink(connection: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 /// Reads the parts of one record, or whatever else is shown as a whole, and holds memory for them. Those that have more
-/// than 32 MiB of JSON together are refused: no answer holds them. A transaction is then of no further use.
+/// than 32 MiB of JSON together are refused: no answer holds them. After a failure, a transaction is of no further use.
 pub async fn parts<R>(
     query: Query<'_, Postgres, PgArguments>,
     connection: &mut PgConnection,
-    memory: &Memory,
+    reading: &Reading<'_>,
 ) -> Result<Vec<R>>
 where
     R: for<'r> FromRow<'r, PgRow>,
@@ -140,28 +129,16 @@ where
             || format!("the record has more than {MOST} bytes as JSON, which is more than an answer shows");
         if bytes > MOST { Err(Error::TooLarge(too_large())) } else { Ok(true) }
     };
-    let mut reading = memory.reading(MOST);
     let statement = Statement::of(query)?;
-    loop {
-        let parts = to_its_end(async {
-            let mut rows = statement.rows(&mut *connection);
-            let read = rows.read(&mut reading, has_room).await;
-            let read = match read {
-                // The transaction goes on.
-                Ok((_, End::Long)) => rows.read_rest(has_room).await.map(|()| None),
-                read => read.map(|(parts, _)| Some(parts)),
-            };
-            if read.is_err() {
-                rows.end(memory).await;
-            }
-            read
-        });
-        if let Some(parts) = parts.await? {
-            return Ok(parts);
+    let parts = to_its_end(async {
+        let mut rows = statement.rows(connection);
+        let read = rows.read(reading, has_room).await;
+        if read.is_err() {
+            rows.end(reading.memory()).await;
         }
-        shrink(connection).await?;
-        reading.wait().await?;
-    }
+        read
+    });
+    parts.await.map(|(parts, _)| parts)
 }
 
 /// Reads at most `most` records of a query that returns at most one more, and holds memory for them. It ends early where they have
@@ -176,24 +153,21 @@ where
     R: for<'r> FromRow<'r, PgRow>,
 {
     let has_room = |count, bytes| Ok(count < most && (bytes <= MOST_OF_RECORDS || count == 0));
-    let mut reading = memory.reading(MOST_OF_RECORDS);
     let statement = Statement::of(query)?;
-    loop {
-        let read = to_its_end(async {
+    let reading = memory.reading(MOST_OF_RECORDS);
+    let read = || {
+        to_its_end(async {
             let mut rows = statement.rows(db);
-            let read = rows.read(&mut reading, has_room).await;
+            let read = rows.read(&reading, has_room).await;
             if read.as_ref().is_ok_and(|(records, _)| records.len() == most) {
-                rows.read_rest(|_, _| Ok(true)).await?;
+                rows.read_rest().await?;
             } else {
                 rows.end(memory).await;
             }
             read
-        });
-        match read.await? {
-            (_, End::Long) => reading.wait().await?,
-            (records, end) => return Ok((records, end == End::Full)),
-        }
-    }
+        })
+    };
+    reading.by(read).await
 }
 
 /// A statement that reads records, perhaps several times.
@@ -213,17 +187,6 @@ impl Statement {
         let query = sqlx::query_with(AssertSqlSafe(self.sql.clone()), self.arguments.clone());
         Rows { rows: query.fetch(db), process: None, bytes: 0, is_over: false }
     }
-}
-
-/// Where the reading of rows has ended.
-#[derive(PartialEq, Eq)]
-enum End {
-    /// At the last row.
-    Last,
-    /// Before a row for which there was no room.
-    Full,
-    /// Before a long row, with which nobody waits until others leave memory.
-    Long,
 }
 
 /// The rows of a statement. Postgres sends all of them, however many are read, and a connection that is given back before its
@@ -248,35 +211,32 @@ impl Rows<'_> {
         row
     }
 
-    /// Reads rows as long as there is room for so many and for so many bytes, and holds memory for them.
+    /// Reads rows as long as there is room for so many and for so many bytes, and holds memory for them. Returns whether there
+    /// are more.
     async fn read<R>(
         &mut self,
-        reading: &mut Reading<'_>,
+        reading: &Reading<'_>,
         has_room: impl Fn(usize, usize) -> Result<bool>,
-    ) -> Result<(Vec<R>, End)>
+    ) -> Result<(Vec<R>, bool)>
     where
         R: for<'r> FromRow<'r, PgRow>,
     {
         let (mut records, mut pauses) = (Vec::new(), Pauses::begin());
         while let Some(row) = self.next().await? {
             if !has_room(records.len(), self.bytes)? {
-                return Ok((records, End::Full));
+                return Ok((records, true));
             }
             // Twice: once for the records, and once for the answer that is made of them.
-            if !reading.hold(size(&row)).await? {
-                return Ok((Vec::new(), End::Long));
-            }
+            reading.hold(size(&row)).await?;
             records.push(R::from_row(&row)?);
             pauses.pause().await;
         }
-        Ok((records, End::Last))
+        Ok((records, false))
     }
 
     /// Reads the rows that are left, and keeps nothing of them.
-    async fn read_rest(&mut self, has_room: impl Fn(usize, usize) -> Result<bool>) -> Result<()> {
-        while self.next().await?.is_some() {
-            has_room(0, self.bytes)?;
-        }
+    async fn read_rest(&mut self) -> sqlx::Result<()> {
+        while self.next().await?.is_some() {}
         Ok(())
     }
 

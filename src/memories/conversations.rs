@@ -47,9 +47,13 @@ pub async fn get(db: &PgPool, project: &str, session: &str, memory: &Memory) -> 
     let (mut queries, _): (Vec<ConversationQuery>, _) =
         rows::some(of_session(QUERIES), db, usize::MAX, memory).await?;
     queries.reverse();
-    let mut snapshot = db::begin_snapshot(db).await?;
-    let verdicts: Vec<Judged> = rows::parts(of_session(VERDICTS), &mut snapshot, memory).await?;
-    let suggested = suggest::suggested(&mut *snapshot, project, session, MOST).await?;
+    let reading = memory.reading(rows::MOST);
+    let read = async || {
+        let mut snapshot = db::begin_snapshot(db).await?;
+        let verdicts: Vec<Judged> = rows::parts(of_session(VERDICTS), &mut snapshot, &reading).await?;
+        Ok((verdicts, suggest::suggested(&mut *snapshot, project, session, MOST).await?))
+    };
+    let (verdicts, suggested) = reading.by(read).await?;
     if queries.is_empty() && verdicts.is_empty() && suggested.is_empty() {
         return Ok(None);
     }
@@ -68,7 +72,9 @@ pub async fn query(
 ) -> Result<Option<ConversationQuery>> {
     const SQL: &str = "
         select id, session_id, query, shown, root, at from conversation_queries where project = $1 and id = $2";
-    rows::one(sqlx::query(SQL).bind(project).bind(id), &mut *db.acquire().await?, memory).await
+    let reading = memory.reading_one();
+    let query = || sqlx::query(SQL).bind(project).bind(id);
+    reading.by(async || rows::one(query(), &mut *db.acquire().await?, &reading).await).await
 }
 
 /// Returns the verdict on a memory in a conversation, or none if it was not judged there.

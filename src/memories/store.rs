@@ -84,7 +84,9 @@ pub async fn list(db: &PgPool, project: &str, filter: &Filter, page: &PageReques
 
 /// Returns a memory, or none if there is no such memory.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &memory::Memory) -> Result<Option<Memory>> {
-    rows::one(select(project, id).build(), &mut *db.acquire().await?, memory).await
+    let reading = memory.reading_one();
+    let read = async || rows::one(select(project, id).build(), &mut *db.acquire().await?, &reading).await;
+    reading.by(read).await
 }
 
 /// Locks and returns a memory that is going to be changed.
@@ -128,7 +130,9 @@ pub(super) async fn contents(
     memory: &memory::Memory,
 ) -> Result<Vec<(Uuid, String)>> {
     let sql = "select id, content from memories where project = $1 and id = any($2) and content is not null";
-    rows::parts(sqlx::query(sql).bind(project).bind(ids), &mut *db.acquire().await?, memory).await
+    let reading = memory.reading(rows::MOST);
+    let query = || sqlx::query(sql).bind(project).bind(ids);
+    reading.by(async || rows::parts(query(), &mut *db.acquire().await?, &reading).await).await
 }
 
 /// The number of records erased.

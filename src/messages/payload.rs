@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::db::rows;
 use crate::error::Result;
-use crate::http::memory::Memory;
+use crate::http::memory::Reading;
 
 /// A message as models take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -47,7 +47,7 @@ pub async fn texts(
     connection: &mut PgConnection,
     project: &str,
     keys: &[(Uuid, i32)],
-    memory: &Memory,
+    reading: &Reading<'_>,
 ) -> Result<Texts> {
     // An answer that arrived after the pair was sent has its own revision.
     const SQL: &str = "
@@ -61,6 +61,6 @@ pub async fn texts(
         where r.user_text is not null";
     let (ids, revisions): (Vec<_>, Vec<_>) = keys.iter().copied().unzip();
     let query = sqlx::query(SQL).bind(project).bind(ids).bind(revisions);
-    let rows: Vec<(Uuid, i32, String, Option<String>)> = rows::parts(query, connection, memory).await?;
+    let rows: Vec<(Uuid, i32, String, Option<String>)> = rows::parts(query, connection, reading).await?;
     Ok(rows.into_iter().map(|(id, revision, user, answer)| ((id, revision), (user, answer))).collect())
 }

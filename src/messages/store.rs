@@ -11,7 +11,7 @@ use crate::db::aged::Aged;
 use crate::db::erased::{Counts, lock_some};
 use crate::db::rows;
 use crate::error::{Error, Result};
-use crate::http::memory::Memory;
+use crate::http::memory::Reading;
 use crate::http::page::{Listed, Order, Page, PageRequest};
 use crate::http::{Check, Checks};
 use crate::types::{Contained, Timestamp};
@@ -140,11 +140,11 @@ pub async fn pair(
     connection: &mut PgConnection,
     project: &str,
     id: Uuid,
-    memory: &Memory,
+    reading: &Reading<'_>,
 ) -> Result<Option<Pair>> {
     let mut query = QueryBuilder::<Postgres>::new(format!("select {PAIR} from pairs p where p.project = "));
     query.push_bind(project.to_owned()).push(" and p.id = ").push_bind(id);
-    rows::one(query.build(), connection, memory).await
+    rows::one(query.build(), connection, reading).await
 }
 
 /// A topic, which is a client's own name for a conversation.

@@ -12,7 +12,7 @@ use super::{AppendedFallback, Search, SearchState};
 use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::Check;
-use crate::http::memory::Memory;
+use crate::http::memory::{Memory, Reading};
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::privacy::redact::{GroupName, Redaction};
 use crate::types::Timestamp;
@@ -96,17 +96,28 @@ pub async fn get(
     id: Uuid,
     memory: &Memory,
 ) -> Result<Option<Search>> {
+    let reading = memory.reading(rows::MOST);
+    reading.by(|| whole(db, project, rules, id, &reading)).await
+}
+
+async fn whole(
+    db: &PgPool,
+    project: &str,
+    rules: &Rules,
+    id: Uuid,
+    reading: &Reading<'_>,
+) -> Result<Option<Search>> {
     let mut snapshot = db::begin_snapshot(db).await?;
     let mut query = QueryBuilder::<Postgres>::new(SELECT);
     query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
-    let found: Option<Search> = rows::one(query.build(), &mut snapshot, memory).await?;
+    let found: Option<Search> = rows::one(query.build(), &mut snapshot, reading).await?;
     let Some(mut search) = found else {
         return Ok(None);
     };
     let fallbacks = sqlx::query(concat!(fallbacks!(), " order by f.timestamp, f.id")).bind(project).bind(id);
-    search.fallbacks = Some(rows::parts(fallbacks, &mut snapshot, memory).await?);
+    search.fallbacks = Some(rows::parts(fallbacks, &mut snapshot, reading).await?);
     search.hints = Some(given_hints(&mut snapshot, project, id, rules).await?);
-    search.associations = Some(learned(&mut snapshot, project, id, rules, memory).await?);
+    search.associations = Some(learned(&mut snapshot, project, id, rules, reading).await?);
     Ok(Some(search))
 }
 
@@ -136,7 +147,7 @@ async fn learned(
     project: &str,
     id: Uuid,
     rules: &Rules,
-    memory: &Memory,
+    reading: &Reading<'_>,
 ) -> Result<Vec<Association>> {
     const SQL: &str = "
         select a.id, q.query, nullif(q.root, '') as root, a.path, 1::float8 as score,
@@ -146,5 +157,5 @@ async fn learned(
         join association_queries q on q.project = $1 and q.id = a.query_id
         where e.project = $1 and e.source = $2 and e.kind = 'found' order by e.rank";
     let query = sqlx::query(SQL).bind(project).bind(id).bind(associations::now()).bind(rules.half_life);
-    rows::parts(query, connection, memory).await
+    rows::parts(query, connection, reading).await
 }

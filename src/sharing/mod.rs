@@ -140,6 +140,15 @@ impl Place {
         self.count += std::mem::take(&mut other.count);
         None
     }
+
+    /// Gives back as many of these places as there are, at most so many, and returns how many these were.
+    pub fn give_back(&mut self, most: usize) -> usize {
+        let count = most.min(self.count);
+        drop(self.permit.split(count));
+        self.count -= count;
+        self.all.give_back(&self.project, count);
+        count
+    }
 }
 
 impl Drop for Place {

@@ -356,6 +356,19 @@ impl Memory {
         self.places().clear();
     }
 
+    /// Gives back the memory that is held beyond so many units.
+    fn give_back_all_but(&self, units: usize) {
+        let mut more = self.held().saturating_sub(units);
+        let mut places = self.places();
+        while more > 0
+            && let Some(mut last) = places.pop()
+        {
+            let given = last.give_back(more);
+            more -= given;
+            places.extend(Some(last).filter(|last| last.count() > 0));
+        }
+    }
+
     /// Returns how many units more are needed for so many bytes.
     fn wanted(&self, bytes: usize) -> u32 {
         self.units(bytes).saturating_sub(u32::try_from(self.held()).unwrap_or(u32::MAX))

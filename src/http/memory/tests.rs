@@ -81,12 +81,15 @@ async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_al
         let read = async |number: usize| {
             let memory = Memory::begin(&mut Request::default(), &budget);
             memory.set_project(&(number % projects).to_string().into());
-            let mut reading = memory.reading(most);
-            for _ in 0..steps {
-                reading.hold(step).await?;
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            Ok::<_, Error>(memory.held())
+            let reading = memory.reading(most);
+            let read = async || {
+                for _ in 0..steps {
+                    reading.hold(step).await?;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Ok(memory.held())
+            };
+            reading.by(read).await
         };
         let read = futures_util::future::join_all((0..8).map(read)).await;
         for held in read {
@@ -101,9 +104,12 @@ async fn beside_large_pages_of_a_project_another_one_reads_a_large_record_at_onc
     let budget = Budget::new(192 << 20);
     let reads = async |project: &str, most: usize| {
         let memory = Memory::of_project(&budget, &project.into());
-        let mut reading = memory.reading(most);
-        let held = reading.hold(LONG - 1).now_or_never().is_some_and(|held| held.is_ok_and(|held| held));
-        let place = reading.place.take();
+        let reading = memory.reading(most);
+        let mut held = true;
+        for _ in 0..3 {
+            held &= reading.hold(LONG - 1).now_or_never().is_some_and(|held| held.is_ok());
+        }
+        let place = reading.so_far().place.take();
         (held, place)
     };
     let mut pages = Vec::new();
@@ -112,6 +118,39 @@ async fn beside_large_pages_of_a_project_another_one_reads_a_large_record_at_onc
     }
     assert_eq!(pages.len(), 3);
     assert!(reads("quiet", 32 << 20).await.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_the_largest_records_of_two_projects_a_third_one_reads_a_smaller_one_at_once_and_a_larger_one_again()
+ {
+    let budget = Budget::new(192 << 20);
+    let of = |project: &str| Memory::of_project(&budget, &project.into());
+    let (a, b, c) = (of("a"), of("b"), of("c"));
+    let large = [a.reading(32 << 20), b.reading(30 << 20)];
+    for large in &large {
+        for _ in 0..3 {
+            large.hold(LONG).await.expect("there is enough");
+        }
+    }
+    let (reading, large) = (c.reading(32 << 20), Mutex::new(Some(large)));
+    let tries = AtomicUsize::default();
+    let read = async || {
+        tries.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(c.held(), 0, "what was let go is not held");
+        for _ in 0..2 {
+            let held = reading.hold(LONG - 1).now_or_never().expect("it does not wait");
+            held.expect("there is room for a little");
+        }
+        reading.hold(28 << 20).await
+    };
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(tries.load(Ordering::Relaxed), 1);
+        drop(lock(&large).take());
+    };
+    let (read, ()) = futures_util::join!(reading.by(read), others);
+    read.expect("the others have read");
+    assert_eq!((tries.into_inner(), c.held()), (2, 2 * (2 * (LONG - 1) + (28 << 20)).div_ceil(UNIT)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,13 +192,15 @@ async fn few_long_records_wait_for_memory_and_others_are_to_be_read_again() {
     }
     let begun = Instant::now();
     let read = async |project: &str| {
-        let held = of(project).reading(8 << 20).hold(8 << 20).await.ok();
-        (held, begun.elapsed().as_secs())
+        let memory = of(project);
+        let reading = memory.reading(8 << 20);
+        reading.hold(8 << 20).await.expect_err("others hold it");
+        (reading.so_far().waits, begun.elapsed().as_secs())
     };
     let read = futures_util::future::join_all(["a", "a", "a", "b", "b", "c"].map(read)).await;
-    let waited = |waits| if waits { (None, 5) } else { (Some(false), 0) };
+    let waited = |for_memory| if for_memory { (false, 5) } else { (true, 0) };
     assert_eq!(read, [true, true, false, true, false, false].map(waited));
-    assert!(of("c").reading(8 << 20).hold(LONG / 4).await.expect("a short one needs no place"));
+    of("c").reading(8 << 20).hold(LONG / 4).await.expect("a short one needs no place");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,15 +208,43 @@ async fn a_long_record_is_read_again_when_others_leave_memory() {
     let budget = Budget::new(128 << 20);
     let of = |project: &str| Memory::of_project(&budget, &project.into());
     let (first, second) = (of("p"), of("p"));
-    let mut others = first.reading(24 << 20);
-    assert!(others.hold(LONG).await.expect("there is enough"));
-    let mut reading = second.reading_one();
-    assert!(!reading.hold(16 << 20).await.expect("it does not wait"));
-    let again = async {
-        reading.wait().await?;
-        reading.hold(16 << 20).await
+    let others = Mutex::new(Some(first.reading(24 << 20)));
+    for _ in 0..3 {
+        let others = lock(&others);
+        let held = others.as_ref().expect("they read").hold(LONG).now_or_never();
+        held.expect("they do not wait").expect("there is enough");
+    }
+    let reading = second.reading_one();
+    let read = async || {
+        let held = reading.hold(16 << 20).await;
+        drop(lock(&others).take());
+        held
     };
-    let ((), again) = futures_util::join!(async { drop(others) }, again);
-    assert!(again.expect("the other one has read"));
+    reading.by(read).await.expect("the other one has read");
     assert_eq!(second.held(), (32 << 20) / UNIT, "what was let go does not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_to_read_a_long_record_leaves_its_place_to_others_of_its_project() {
+    let budget = Budget::new(128 << 20);
+    let (places, work) = (crate::sharing::Shares::new(1), Arc::default());
+    let [own, other] = ["own", "other"].map(Arc::<str>::from);
+    let large = budget.reading.try_take(&other, u32::try_from((64 << 20) / UNIT).expect("few"));
+    assert!(large.is_some());
+    let memory = Memory::of_project(&budget, &own);
+    memory.enter(Entry::to_read(&own, &places, &work)).await.expect("nobody else is there");
+    let reading = memory.reading(32 << 20);
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let place = places.try_take(&own, 1).expect("the place is free meanwhile");
+        drop(large);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(place);
+    };
+    let read = async || {
+        assert!(places.try_take(&own, 1).is_none(), "whoever reads has the place");
+        reading.hold(30 << 20).await
+    };
+    let (read, ()) = futures_util::join!(reading.by(read), others);
+    read.expect("the others have gone");
 }

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::sends::{address, stored};
+use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::http::memory::Memory;
 use crate::http::reply::Created;
@@ -108,12 +109,13 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
 /// because whoever asks again gets what is stored, and would wait for somebody to perform it.
 async fn plan(app: &App, tenant: &Arc<Tenant>, id: Uuid, memory: &Memory) -> Result<Plan> {
     let until = Instant::now() + PLANNING;
+    let reading = memory.reading(rows::MOST);
     let read = async || {
-        let _reading = app.place_at_reading(&tenant.name).await?;
-        store::plan(&mut *app.db.acquire().await?, &tenant.name, id, memory).await
+        let _place = app.place_at_reading(&tenant.name).await?;
+        store::plan(&mut *app.db.acquire().await?, &tenant.name, id, &reading).await
     };
     loop {
-        match read().await {
+        match reading.by(read).await {
             Ok(plan) => return plan.ok_or(Error::NotFound("send")),
             Err(error) if error.is_transient() && Instant::now() < until => sleep(PAUSE).await,
             Err(error) => {
@@ -133,10 +135,12 @@ async fn plan(app: &App, tenant: &Arc<Tenant>, id: Uuid, memory: &Memory) -> Res
 async fn asked_again(writing: &Writing, new: &NewSend) -> Result<Option<Pair>> {
     let Some(id) = new.reask_of else { return Ok(None) };
     writing.memory().end_turn();
-    let reading = writing.app.place_at_reading(&writing.caller.project).await?;
-    let mut connection = writing.app.db.acquire().await?;
-    let pair = store::pair(&mut connection, &writing.caller.project, id, writing.memory()).await?;
-    drop((connection, reading));
+    let (app, project, reading) = (&writing.app, &writing.caller.project, writing.memory().reading_one());
+    let read = async || {
+        let _place = app.place_at_reading(project).await?;
+        store::pair(&mut *app.db.acquire().await?, project, id, &reading).await
+    };
+    let pair = reading.by(read).await?;
     if new.user_text.is_none() && pair.as_ref().is_some_and(|pair| pair.user_text.is_none()) {
         let detail = "must be given, because the text of the pair in reask_of is not kept";
         return Err(Error::invalid("/user_text", detail));
@@ -155,7 +159,8 @@ async fn unkept(writing: &Writing, new: &NewSend, again: Option<Pair>) -> Result
     let (visible, _) = writing.caller.tenant.redacted(new.visible.clone()).await;
     let app = &writing.app;
     writing.memory().end_turn();
-    let _entered = Entry::to_read(&writing.caller.project, app.keyring.reading(), &app.work).take().await?;
+    let entry = Entry::to_read(&writing.caller.project, app.keyring.reading(), &app.work);
+    let entered = entry.take().await?;
     let mut connection = app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
     let pairs = match &visible {
@@ -173,7 +178,13 @@ async fn unkept(writing: &Writing, new: &NewSend, again: Option<Pair>) -> Result
     };
     let predicted = prediction::predict(&mut connection, project, rules, asked).await?;
     let keys: Vec<_> = predicted.included().iter().map(|pair| (pair.key, pair.revision)).collect();
-    let texts = payload::texts(&mut connection, project, &keys, writing.memory()).await?;
+    drop((connection, entered));
+    let reading = writing.memory().reading(rows::MOST);
+    let read = async || {
+        let _entered = entry.take().await?;
+        payload::texts(&mut *app.db.acquire().await?, project, &keys, &reading).await
+    };
+    let texts = reading.by(read).await?;
     Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), user_text))
 }
 

@@ -120,6 +120,7 @@ async fn list_topics(
 }
 
 async fn stored(app: &App, project: &str, id: Uuid, memory: &Memory) -> Result<Pair> {
-    let mut connection = app.db.acquire().await?;
-    store::pair(&mut connection, project, id, memory).await?.ok_or(Error::NotFound("message pair"))
+    let reading = memory.reading_one();
+    let read = async || store::pair(&mut *app.db.acquire().await?, project, id, &reading).await;
+    reading.by(read).await?.ok_or(Error::NotFound("message pair"))
 }

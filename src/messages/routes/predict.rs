@@ -8,6 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth::{Caller, Read};
+use crate::db::rows;
 use crate::error::{Refusals, Result};
 use crate::http::memory::Memory;
 use crate::http::{Check, Checks, Json};
@@ -168,7 +169,10 @@ async fn predict_context(
     let sent = &predicted.included()[predicted.preflight..];
     let keys: Vec<_> =
         sent.iter().filter(|pair| pair.given.is_none()).map(|pair| (pair.key, pair.revision)).collect();
-    let texts = payload::texts(&mut connection, project, &keys, &memory).await?;
+    drop(connection);
+    let reading = memory.reading(rows::MOST);
+    let read = async || payload::texts(&mut *app.db.acquire().await?, project, &keys, &reading).await;
+    let texts = reading.by(read).await?;
     let pairs = sent.iter().filter_map(|pair| {
         let given = pair.given.as_ref().map(|given| (&given.user_text, &given.assistant_text));
         let stored = || texts.get(&(pair.key, pair.revision)).map(|(user, answer)| (user, answer));

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::db::{self, rows};
 use crate::error::Result;
 use crate::http::Check;
-use crate::http::memory::Memory;
+use crate::http::memory::{Memory, Reading};
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::messages::payload::{self, Message, Texts};
 use crate::messages::rules::errors::Class;
@@ -137,10 +137,15 @@ pub async fn list(db: &PgPool, project: &str, filter: &SendFilter, page: &PageRe
     page.read_as(&mut query, db, Row::shown).await
 }
 
-async fn row(connection: &mut PgConnection, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Row>> {
+async fn row(
+    connection: &mut PgConnection,
+    project: &str,
+    id: Uuid,
+    reading: &Reading<'_>,
+) -> Result<Option<Row>> {
     let mut query = query(project)?;
     query.push(" and s.id = ").push_bind(id);
-    rows::one(query.build(), connection, memory).await
+    rows::one(query.build(), connection, reading).await
 }
 
 /// The columns of calls that are shown. Each query names the columns that it returns, because a newer server may add others
@@ -153,20 +158,25 @@ macro_rules! attempt {
 
 /// Returns the whole send, or none if there is no such send. Everything is read at the same moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Send>> {
+    let reading = memory.reading(rows::MOST);
+    reading.by(|| whole(db, project, id, &reading)).await
+}
+
+async fn whole(db: &PgPool, project: &str, id: Uuid, reading: &Reading<'_>) -> Result<Option<Send>> {
     let mut snapshot = db::begin_snapshot(db).await?;
-    let Some(row) = row(&mut snapshot, project, id, memory).await? else {
+    let Some(row) = row(&mut snapshot, project, id, reading).await? else {
         return Ok(None);
     };
-    let messages = row.messages(&mut snapshot, project, memory).await?;
+    let messages = row.messages(&mut snapshot, project, reading).await?;
     let sql = concat!(
         "select ",
         attempt!(),
         " from send_attempts where project = $1 and send_id = $2 order by attempt"
     );
     let query = sqlx::query(sql).bind(project).bind(id);
-    let attempts: Vec<Attempt> = rows::parts(query, &mut snapshot, memory).await?;
+    let attempts: Vec<Attempt> = rows::parts(query, &mut snapshot, reading).await?;
     let pair =
-        if row.has_pair { super::pair(&mut snapshot, project, row.pair_id, memory).await? } else { None };
+        if row.has_pair { super::pair(&mut snapshot, project, row.pair_id, reading).await? } else { None };
     Ok(Some(Send {
         visible: Some(row.visible_ids.clone()),
         messages: Some(messages),
@@ -194,12 +204,12 @@ pub async fn plan(
     connection: &mut PgConnection,
     project: &str,
     id: Uuid,
-    memory: &Memory,
+    reading: &Reading<'_>,
 ) -> Result<Option<Plan>> {
-    let Some(row) = row(connection, project, id, memory).await? else {
+    let Some(row) = row(connection, project, id, reading).await? else {
         return Ok(None);
     };
-    let texts = payload::texts(connection, project, &row.keys(0), memory).await?;
+    let texts = payload::texts(connection, project, &row.keys(0), reading).await?;
     Ok(Some(Plan { row, texts }))
 }
 
@@ -224,8 +234,19 @@ pub async fn attempt(
     number: i32,
     memory: &Memory,
 ) -> Result<Option<AttemptAnswer>> {
+    let reading = memory.reading_one();
+    reading.by(|| one_attempt(db, project, id, number, &reading)).await
+}
+
+async fn one_attempt(
+    db: &PgPool,
+    project: &str,
+    id: Uuid,
+    number: i32,
+    reading: &Reading<'_>,
+) -> Result<Option<AttemptAnswer>> {
     let mut snapshot = db::begin_snapshot(db).await?;
-    let Some(row) = row(&mut snapshot, project, id, memory).await? else {
+    let Some(row) = row(&mut snapshot, project, id, reading).await? else {
         return Ok(None);
     };
     let sql = concat!(
@@ -309,15 +330,15 @@ impl Row {
         &self,
         connection: &mut PgConnection,
         project: &str,
-        memory: &Memory,
+        reading: &Reading<'_>,
     ) -> Result<Vec<FreeForm>> {
         let trimmed = self.trimmed();
         if self.mode == Mode::Gateway {
-            return self.passed(connection, project, memory).await;
+            return self.passed(connection, project, reading).await;
         }
         let texts = match &self.given_pairs {
             Some(_) => HashMap::new(),
-            None => payload::texts(connection, project, &self.keys(trimmed), memory).await?,
+            None => payload::texts(connection, project, &self.keys(trimmed), reading).await?,
         };
         self.call(&texts, trimmed, self.user_text.as_deref()).iter().map(free_form).collect()
     }
@@ -328,7 +349,7 @@ impl Row {
         &self,
         connection: &mut PgConnection,
         project: &str,
-        memory: &Memory,
+        reading: &Reading<'_>,
     ) -> Result<Vec<FreeForm>> {
         // The dropped turns are the oldest, and a turn ends where the next human message begins: not where the person has said
         // something beside the result of a tool, which has a turn of its own as the question of a pair.
@@ -346,7 +367,7 @@ impl Row {
             order by nth desc"#;
         let trimmed: Vec<_> = self.selected_ids.iter().take(self.trimmed()).collect();
         let query = sqlx::query(SQL).bind(project).bind(self.id).bind(trimmed);
-        let kept: Vec<(FreeForm,)> = rows::parts(query, connection, memory).await?;
+        let kept: Vec<(FreeForm,)> = rows::parts(query, connection, reading).await?;
         let system = self.system.as_deref().filter(|text| !text.trim().is_empty());
         let system = system.map(|text| free_form(&Message { role: "system", content: text }));
         Ok(system.transpose()?.into_iter().chain(kept.into_iter().map(|(message,)| message)).collect())
