@@ -22,6 +22,22 @@ const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 /// each element.
 const ARGUMENTS: &str = r#"(?:[^\n|;&]|[\\`^,\[(]\r?\n){0,400}?[\s,"']"#;
 
+/// What is given to a program that reads a password, perhaps behind the name of a user.
+const GIVEN: &str = r#"(?:[$a-z0-9_.{}-]+:)?([^\s"'\\|$`:][^\s"'\\|]{7,})"#;
+
+/// What tells that a command reads a password from its input.
+const READS: &str = r"(?:(?-u:\b)chpasswd(?-u:\b)|(?-u:\b)kinit(?-u:\b)|cryptsetup(?-u:\b)|sudo\s(?:[^\n|;&<]{0,64}?\s)?-[a-z]*(?-i:S)|(?-u:\b)(?:passwd|sudo|login)\s(?:[^\n|;&<]{0,64}?\s)?--stdin|--pass(?:word)?-stdin|--with-token|--passphrase-fd[ =]0|-pass(?:in|out)?\s+stdin|(?-u:\b)secrets?\s+(?:set|create|put|add|versions\s+add)(?-u:\b)|\senv\s+add\s|vault\s+login|devops\s+login)";
+
+/// The pipe to a command and its beginning, which may go on in the next line. What is given may be stripped of its end on the way.
+const PIPE: &str =
+    r"\s*(?:\\\r?\n\s*)?\|\s*(?:\\\r?\n\s*)?(?:tr\s[^|\n]{1,32}\|\s*)?(?:[^\n|;&]|\\\r?\n){0,300}?";
+
+/// The beginning of a document in a command of a shell.
+const DOCUMENT: &str = r#"<<-?\s*\\*["']?[a-z_]+\\*["']?"#;
+
+/// The end of a line, also in a string, and the blanks before the next one.
+const LINE: &str = r"(?:\r?\n|\\+n)\s*";
+
 /// The ends of the names of functions that log in, sign or encrypt, and of arguments with a user and a password.
 const CALLS: [&str; 38] = [
     "auth(",
@@ -69,9 +85,12 @@ const CALLS: [&str; 38] = [
 fn arguments(text: &str) -> Vec<Range<usize>> {
     static CALL: LazyLock<Expression> = LazyLock::new(|| {
         let names = CALLS.map(regex::escape).join("|");
-        Expression::builtin(&format!(r#"(?i)([a-z0-9_.]*(?:{names}))((?:[^"')]|"[^"\n]*"|'[^'\n]*')*)"#))
+        Expression::builtin(&format!(
+            r#"(?i)([a-z0-9_.]*(?:{names}))((?:[^"'`)]|"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)*)"#
+        ))
     });
-    static STRING: LazyLock<Expression> = LazyLock::new(|| Expression::builtin(r#"["']([^\s"'\\]+)\\*["']"#));
+    static STRING: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(r#"["'`]([^\s"'`\\]+)\\*["'`]"#));
     let calls = CALL.captures_iter(text).filter_map(|call| call.get(1).zip(call.get(2)));
     let strings = calls.flat_map(|(name, arguments)| {
         let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));
@@ -112,7 +131,7 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
 
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
-    let patterns: [(&'static [&'static str], String); 17] = [
+    let patterns: [(&'static [&'static str], String); 19] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
@@ -145,17 +164,26 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         // The address of a database in Go, in which the protocol and the host may be left out.
         (
-            &["@tcp(", "@unix(", "@(", "@/"],
-            r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:(?:tcp|unix)?\(|/[A-Za-z0-9_]+(?:[?"'`\s\\]|$))"#.to_owned(),
+            &["@tcp(", "@tcp4(", "@tcp6(", "@unix(", "@cloudsql", "@(", "@/"],
+            r#"[A-Za-z0-9_.-]+:([^\s"'`]{8,})@(?:(?:tcp[46]?|unix|cloudsql[a-z-]*)?\(|/[A-Za-z0-9_%]*(?:[?"'`\s\\]|$))"#.to_owned(),
         ),
-        // What a program reads from another one that writes it.
+        // What a program reads from another one that writes it, or, in PowerShell, from a string.
         (
-            &["echo ", "printf "],
+            &["echo ", "printf ", "write-output "],
             format!(
-                r#"(?:(?-u:\b)|{CODE})(?:echo|printf)\s+(?:-[ne]+\s+)?(?:\\*["']?%s(?:\\+n)?\\*["']?\s+)?{QUOTE}(?:[a-z0-9_.-]+:)?([^\s"'\\|$`:][^\s"'\\|]{{7,}}){QUOTE}\s*(?:\\\r?\n\s*)?\|\s*(?:\\\r?\n\s*)?(?:(?:sudo\s+)?chpasswd|sudo\s+-S|(?:[^\n|;&]|\\\r?\n){{0,300}}?(?:--password-stdin|--with-token|\bsecrets?\s+(?:set|create|put|add|versions\s+add)))(?-u:\b)"#
+                r#"(?:(?-u:\b)|{CODE})(?:echo|printf|write-output)\s+(?:-[ne]+\s+)?(?:\\*["']?[^\s"'%|]{{0,64}}%s(?:\\+n)?\\*["']?\s+)?{QUOTE}{GIVEN}(?:\\+n)?{QUOTE}{PIPE}{READS}"#
             ),
         ),
-        (&["chpasswd"], format!(r"chpasswd\s*<<<\s*{QUOTE}[a-z0-9_.-]+:{PASSWORD}")),
+        (&["\" |", "' |"], format!(r#"(?m)^\s*["']{GIVEN}["']{PIPE}{READS}"#)),
+        // A document or a string in the command that reads it.
+        (
+            &["<<"],
+            format!(
+                r"(?:{READS}[^\n|;&<]{{0,200}}?(?:<<<\s*{QUOTE}|{DOCUMENT}[^\n|;&\\]{{0,64}}{LINE})|{DOCUMENT}\s*\|[^\n;&]{{0,200}}?{READS}[^\n\\]{{0,200}}{LINE}){GIVEN}"
+            ),
+        ),
+        // The same in the configuration of a machine in a cloud.
+        (&["chpasswd:"], format!(r"chpasswd:(?:\s|expire:\s*[a-z]+|list:\s*\|?){{1,40}}(?:-\s)?{GIVEN}")),
         (&["identified"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
         // The private members of a JSON Web Key (RFC 7518, section 6), which are strings.
         (

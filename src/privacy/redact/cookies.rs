@@ -1,15 +1,21 @@
 //! Cookies (RFC 6265): in headers, in the stores of browsers and clients, and in what programs give to these.
 
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::expression::Expression;
 use super::headers::{GAP, sets};
 use super::named::QUOTE;
 use super::pattern::{CODE, Pattern};
 use super::random::is_random;
+use super::value_ends::beginning;
 
 /// Returns the patterns of cookies.
-pub(super) fn patterns() -> [Pattern; 10] {
+pub(super) fn patterns() -> [Pattern; 11] {
     let sets = sets();
     // Names and values.
     let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<\\]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<\\]*)*"#;
+    let stored = format!(r#"(?:{QUOTE}|(?-u:\b))value{QUOTE}?\s*:\s*{QUOTE}([^\s"'\\]{{16,}}){QUOTE}"#);
     [
         Pattern::matches(
             &["cookie"],
@@ -37,26 +43,25 @@ pub(super) fn patterns() -> [Pattern; 10] {
             ),
             has_random_value,
         ),
-        // The cookies of a client in Python.
-        Pattern::matches(
-            &["cookies"],
-            &format!(
-                r#"(?i)cookies{QUOTE}?\s*[=:]\s*(?:dict\()?[\[{{(][^\])}}\n]{{0,400}}?{QUOTE}\s*[:,]\s*{QUOTE}([^\s"'\\;]{{16,}})"#
-            ),
-            is_random,
-        ),
+        Pattern::values(&["cookie"], in_brackets),
         // A header below its name, as browsers show it.
         Pattern::matches(&["cookie:"], &format!(r"(?im)^\s*cookie:[ \t]*\r?\n[ \t]*({pairs})"), has_random_value)
             .on_two_lines(),
-        // A cookie in the store of a browser or the argument of one that a program drives, and a line of curl's cookies.
+        // A cookie in the store of a browser or the argument of one that a program drives.
         Pattern::matches(
             &["domain"],
-            &format!(
-                r#"(?i)(?:{QUOTE}|(?-u:\b))value{QUOTE}?\s*:\s*{QUOTE}([^\s"'\\]{{16,}}){QUOTE}\s*,\s*{QUOTE}?domain{QUOTE}?\s*:"#
-            ),
+            &format!(r"(?i){stored}\s*,\s*{QUOTE}?domain{QUOTE}?\s*:"),
             is_random,
         )
         .on_two_lines(),
+        // The same with its members in another order, of which only cookies have one.
+        Pattern::matches(
+            &["httponly"],
+            &format!(r"(?i){QUOTE}httponly{QUOTE}\s*:[^{{}}]{{0,300}}?{stored}|{stored}[^{{}}]{{0,300}}?{QUOTE}httponly{QUOTE}\s*:"),
+            is_random,
+        )
+        .on_two_lines(),
+        // A line of curl's cookies.
         Pattern::matches(
             &["\ttrue\t", "\tfalse\t"],
             r"(?im)^(?:#httponly_)?[^\s]+\t(?:true|false)\t/[^\t\n]*\t(?:true|false)\t[0-9]+\t[^\t\n]+\t([^\s]{12,})\s*$",
@@ -80,4 +85,58 @@ pub(super) fn patterns() -> [Pattern; 10] {
 /// Returns whether one of a cookie's values looks random.
 fn has_random_value(cookie: &str) -> bool {
     cookie.split(['=', ';', ' ', ',', '"', '\'']).any(is_random)
+}
+
+/// Returns the values of cookies that are strings in the brackets behind a name of cookies: in an object, a list or a call.
+fn in_brackets(text: &str) -> Vec<Range<usize>> {
+    /// The maximum number of bytes between the brackets.
+    const LONGEST: usize = 8 << 10;
+    /// Members of packages that are named after cookies.
+    const OTHERS: &str =
+        "integrity|resolved|hash|shasum|checksum|digest|rev|commit|githead|etag|version|url|path|domain";
+    static OPEN: LazyLock<Expression> = LazyLock::new(|| {
+        const TYPE: &str = r"\s*:\s*[a-z][a-z_.]*(?:[\[<][a-z_, ]*[\]>])?\s*=";
+        Expression::builtin(&format!(
+            r"(?i-u)cookies?(?:\(\))?(?:\.[a-z_]{{1,16}})?{QUOTE}?(?:{TYPE}|\s*(?::=|[:=]))?\s*(?:new\s|&|\$)?[a-z_.]{{0,16}}[\[({{]"
+        ))
+    });
+    static STRING: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(&format!(
+            r#"(?i-u)(?:\b(?<other>{OTHERS}){QUOTE}?\s*[:=]\s*)?["'`]((?u:[^\s"'`\\;]){{16,}})\\*["'`]"#
+        ))
+    });
+    let (mut values, mut at) = (Vec::new(), 0);
+    while let Some(open) = OPEN.captures_at(text, at).map(|open| open.get_match().end()) {
+        let inside = beginning(&text[open..], LONGEST);
+        let length = closed(inside);
+        at = open + length;
+        let strings = STRING.captures_iter(&inside[..length]).filter(|string| string.name("other").is_none());
+        let strings = strings.filter_map(|string| string.meant());
+        let cookies = strings.filter(|string| is_random(string.as_str()) && !is_digest(string.as_str()));
+        values.extend(cookies.map(|cookie| open + cookie.start()..open + cookie.end()));
+    }
+    values
+}
+
+/// Returns where the brackets are closed that are open before a text, or where the line ends in which a value is set that they name.
+fn closed(text: &str) -> usize {
+    let mut open = 1;
+    let closing = text.bytes().position(|byte| {
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open -= 1,
+            _ => {}
+        }
+        open == 0
+    });
+    let Some(end) = closing.map(|at| at + 1) else { return text.len() };
+    let rest = text[end..].trim_start_matches(' ');
+    let is_set = rest.starts_with('=') && !rest.starts_with("==");
+    if is_set { text[end..].find('\n').map_or(text.len(), |line| end + line) } else { end }
+}
+
+/// Returns whether a text is the digest of a package, which has the name of its algorithm before it.
+fn is_digest(text: &str) -> bool {
+    text.strip_prefix("sha")
+        .is_some_and(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(['-', ':']))
 }

@@ -69,7 +69,7 @@ pub(super) fn patterns() -> [Pattern; 9] {
         Pattern::matches(
             &["form-data"],
             &format!(
-                r#"(?i)form-data;\s*name={QUOTE}?[a-z0-9_.\[\]-]*(?:pass|pwd|secret|token|key|auth|cred)[a-z0-9_.\[\]-]*{QUOTE}?{END}(?:content-[a-z-]+:[^\r\n\\]*{END})?{END}([^\s"'\\]{{8,}})"#
+                r#"(?i)form-data;\s*name={QUOTE}?[a-z0-9_.\[\]-]*(?:pass|pwd|secret|token|key|auth|cred)[a-z0-9_.\[\]-]*{QUOTE}?{END}(?:content-[a-z-]+:[^\r\n\\]*{END}){{0,3}}{END}([^\s"'\\]{{8,}})"#
             ),
             is_random,
         )

@@ -329,14 +329,17 @@ fn values(text: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// Returns whether a text ends with the beginning of a word that looks drawn at random, in which the few letters of a short name
-/// are none.
+/// Returns whether the few letters of a short name are none: a text before them ends with the beginning of a word that looks drawn at
+/// random, or they have capitals where no word has them.
 fn is_in_random_word(before: &str, name: &str) -> bool {
     const SHORT: usize = 4;
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_-+/".contains(c);
+    let Some(length) = name.find(|c| !is_of_word(c)).filter(|length| *length <= SHORT) else { return false };
+    let letters = name[..length].trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+    let is_mixed = letters.bytes().skip(1).any(|byte| byte.is_ascii_uppercase())
+        && letters.bytes().any(|byte| byte.is_ascii_lowercase());
     let end = ending(before, LONGEST);
-    name.find(|c| !is_of_word(c)).is_some_and(|length| length <= SHORT)
-        && is_very_random(end.rsplit(|c| !is_of_word(c)).next().unwrap_or(end))
+    is_mixed || is_very_random(end.rsplit(|c| !is_of_word(c)).next().unwrap_or(end))
 }
 
 /// Returns the value that is the content of an element of XML in whose beginning a position is.

@@ -1,6 +1,8 @@
 mod bounds;
 mod choices;
+mod cookies;
 mod headers;
+mod inputs;
 mod json;
 mod languages;
 mod left_alone;
@@ -28,6 +30,14 @@ fn stored(redactor: &Redactor, text: &str) -> String {
     let mut text = text.to_owned();
     text.texts(&mut Redaction::new(redactor, &HashKey::new(vec![1; 32])));
     text
+}
+
+/// Asserts that the secret of a text is replaced, also as it is stored.
+#[track_caller]
+fn assert_replaced(redactor: &Redactor, text: &str, secret: &str) {
+    for redacted in [redacted(redactor, text), stored(redactor, text)] {
+        assert!(redacted.contains("[redacted:secrets]") && !redacted.contains(secret), "{text}: {redacted}");
+    }
 }
 
 /// Characters that look drawn at random, always the same.

@@ -1,0 +1,60 @@
+use super::*;
+
+#[test]
+fn passwords_that_programs_read_from_others_are_replaced() {
+    let (redactor, secret) = (secrets(), random(20));
+    for text in [
+        "echo \"…\" | docker login ghcr.io -u bob --password-stdin",
+        "printf '%s' '…' | sudo docker login -u bob --password-stdin",
+        "printf \"…\\n\" | docker login --username bob --password-stdin",
+        "{\"command\":\"echo -n \\\"…\\\" | gcloud secrets create db --data-file=-\"}",
+        "echo \"…\" \\\n  | docker login ghcr.io \\\n  -u bob \\\n  --password-stdin",
+        "echo \"…\" | tr -d '\\n' | docker login -u bob --password-stdin",
+        "\"…\" | docker login -u bob --password-stdin",
+        "Write-Output '…' | docker login -u bob --password-stdin",
+        "echo … | sudo -S apt-get update",
+        "echo '…' | sudo -k -S id; echo '…' | sudo -kS -u root id",
+        "RUN echo \"root:…\" | chpasswd",
+        "printf 'root:%s' '…' | /usr/sbin/chpasswd",
+        "echo \"$USER:…\" | sudo chpasswd",
+        "echo '…' | passwd --stdin bob",
+        "echo '…' | vercel env add API production",
+        "echo '…' | kinit bob@EXAMPLE.COM",
+        "echo '…' | gpg --batch --passphrase-fd 0 -d a.gpg",
+    ] {
+        assert_replaced(&redactor, &text.replace('…', &secret), &secret);
+    }
+}
+
+#[test]
+fn passwords_in_documents_and_strings_that_programs_read_are_replaced() {
+    let (redactor, secret) = (secrets(), random(20));
+    for text in [
+        "chpasswd <<< 'bob:…'",
+        "sudo -S apt-get update <<< \"…\"",
+        "docker login ghcr.io -u bob --password-stdin <<< …",
+        "chpasswd <<EOF\nroot:…\nEOF",
+        "docker login -u bob --password-stdin <<'EOF'\n…\nEOF",
+        "cat <<EOF | docker login -u bob --password-stdin\n…\nEOF",
+        "{\"command\": \"chpasswd <<-EOF\\n\\troot:…\\nEOF\"}",
+        "chpasswd:\n  list: |\n    root:…\n",
+        "chpasswd:\n  expire: false\n  list:\n    - root:…\n",
+    ] {
+        assert_replaced(&redactor, &text.replace('…', &secret), &secret);
+    }
+}
+
+#[test]
+fn what_other_programs_read_stays() {
+    let redactor = secrets();
+    for text in [
+        "echo aB3dE5gH7jK9mN1pQ3 | git hash-object --stdin",
+        "echo release-2024-build77x | tee VERSION, echo x7KdQm2LvTz9RbYw | sha256sum",
+        "cat <<EOF | kubectl apply -f -\nname: x7KdQm2LvTz9RbYw\nEOF",
+        "wc -l <<< x7KdQm2LvTz9RbYw4N",
+        "sudo systemctl status <<EOF\nx7KdQm2LvTz9RbYw4N\nEOF",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+        assert_eq!(stored(&redactor, text), text);
+    }
+}
