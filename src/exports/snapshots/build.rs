@@ -58,6 +58,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[error("there is no memory for a long row; snapshots of other projects are built first")]
 struct LetsOthersGoFirst;
 
+/// Another builder has taken over, or the snapshot was deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("the snapshot was deleted, or another server builds it")]
+struct NotOurs;
+
 /// A limit of the server that a snapshot exceeds.
 #[derive(Debug, thiserror::Error)]
 enum Exceeded {
@@ -155,6 +160,10 @@ async fn next(exports: &Exports, served: &mut Vec<String>) -> Result<bool> {
             tracing::info!(id = %building.id, seconds = begun.elapsed().as_secs(), "a snapshot is complete");
         }
         Some(Err(error)) => {
+            if error.is::<NotOurs>() {
+                tracing::info!(id = %building.id, "{error}");
+                return Ok(true);
+            }
             if error.is::<LetsOthersGoFirst>() {
                 tracing::info!(id = %building.id, "{error}");
                 building.put_back(db).await?;
@@ -207,7 +216,7 @@ async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::R
     let counting = async {
         sleep(exports.count_after).await;
         let expected = counted.build_query_scalar().fetch_one(db).await?;
-        still_ours(building.expect(db, expected).await?)
+        Ok(still_ours(building.expect(db, expected).await?)?)
     };
     let (bunches, to_write) = queue();
     let (batches, to_encode) = queue();
@@ -227,7 +236,7 @@ async fn build(exports: &Exports, db: &PgPool, building: &Building) -> anyhow::R
         // The rest goes on after the count, unless nobody wants the snapshot any more.
         Err(error) = counting => return Err(error),
     };
-    still_ours(building.complete(db, kept, dropped, &sha256).await?)
+    Ok(still_ours(building.complete(db, kept, dropped, &sha256).await?)?)
 }
 
 /// Where the questions and answers of rows are. Those that no row has get columns of their own.
@@ -256,8 +265,8 @@ impl Added {
 }
 
 /// Ends the building if another builder has taken over, or the snapshot was deleted.
-fn still_ours(is_ours: bool) -> anyhow::Result<()> {
-    if is_ours { Ok(()) } else { bail!("the snapshot was deleted, or another server builds it") }
+fn still_ours(is_ours: bool) -> Result<(), NotOurs> {
+    if is_ours { Ok(()) } else { Err(NotOurs) }
 }
 
 /// Rows of a page that were read, with their positions.

@@ -53,6 +53,7 @@ pub(super) struct Asked {
 
 /// The members of a body that are read.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Body<'a> {
     #[serde(borrow)]
     model: Option<&'a RawValue>,
