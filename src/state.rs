@@ -14,7 +14,7 @@ use crate::db::silence::LongestStatement;
 use crate::embeddings::Embedder;
 use crate::error::{Error, Result};
 use crate::exports::places::Exports;
-use crate::http::memory::Budget;
+use crate::http::memory::{Budget, Memory};
 use crate::messages::in_flight::InFlight;
 use crate::providers::Providers;
 use crate::retrieval::Samples;
@@ -85,11 +85,17 @@ impl State {
         self.calls.try_take(project, 1).ok_or(Error::Unavailable(BUSY))
     }
 
-    /// Waits for a project's place among those that read, for a request without one that reads whole records. It may wait for
-    /// memory with a connection, which others would lack.
-    pub async fn place_at_reading(&self, project: &Arc<str>) -> Result<Place> {
-        let (place, _) = Entry::without_turn(project, self.keyring.reading()).take().await?;
-        Ok(place)
+    /// Waits for a project's place among those that read, for a request that writes, and reads something.
+    pub async fn among_readers<T>(
+        &self,
+        project: &Arc<str>,
+        memory: &Memory,
+        read: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        memory.enter(Entry::without_turn(project, self.keyring.reading())).await?;
+        let read = read.await;
+        memory.leave();
+        read
     }
 
     /// Returns whether the server has begun to stop.

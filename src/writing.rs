@@ -127,11 +127,8 @@ impl Writing {
             return Ok(Shown::Minimal);
         }
         // A request is as large as the largest of its parts that is not in a box, and many show nothing.
-        let shown = Box::pin(async {
-            let _place = self.app.place_at_reading(&self.caller.project).await?;
-            record().await
-        });
-        match shown.await {
+        let shown = Box::pin(record());
+        match self.app.among_readers(&self.caller.project, &self.memory, shown).await {
             Err(Error::TooLarge(_) | Error::Unavailable(_)) => Ok(Shown::Minimal),
             shown => Ok(Shown::Record(shown?)),
         }

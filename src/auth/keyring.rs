@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::Kind;
 use super::failures::Failures;
 use super::keys::{self, ApiKey, PREFIX, Scope};
-use super::rates::Rates;
+use super::rates::{self, Rates};
 use crate::error::{Error, Result};
 use crate::privacy::capture::Capture;
 use crate::projects::{self, Defaults, FRESH, Tenant};
@@ -274,6 +274,11 @@ impl Keyring {
         parts: &Parts,
     ) -> Result<()> {
         self.rates.admit(&self.db, key, tenant, writes, parts).await
+    }
+
+    /// Counts the records of a project, for a request that reads and nevertheless adds one.
+    pub async fn count_records(&self, tenant: &Tenant) -> Result<()> {
+        rates::count_records(&self.db, tenant).await
     }
 
     /// Stores which keys were used since the last call.

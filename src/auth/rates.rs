@@ -51,8 +51,8 @@ impl Rates {
         Arc::clone(rooms.entry(Arc::clone(project)).or_default())
     }
 
-    /// Admits a request, or rejects it with 429 because a rate or quota is used up. The quotas of bytes and records
-    /// apply to requests that write.
+    /// Admits a request, or rejects it with 429 because a rate or the quota of bytes is used up, which applies to requests that
+    /// write. For these, records are counted.
     pub async fn admit(
         &self,
         db: &PgPool,
@@ -76,11 +76,7 @@ impl Rates {
         if let Some(most) = quotas.bytes_per_day {
             self.count_bytes(&tenant.name, most, parts)?;
         }
-        if let Some(most) = quotas.rows {
-            // Whoever adds records asks for room. Others, who end what was begun, are not refused.
-            tenant.room.count(most, records_left(db, &tenant.name, most)).await?;
-        }
-        Ok(())
+        count_records(db, tenant).await
     }
 
     fn count_request(&self, whose: Whose, rate: u32) -> Result<()> {
@@ -129,6 +125,15 @@ impl Rates {
 
 fn new_limiter(rate: NonZeroU32) -> (NonZeroU32, Arc<DefaultDirectRateLimiter>) {
     (rate, Arc::new(RateLimiter::direct(Quota::per_second(rate))))
+}
+
+/// Counts the records of a project with a quota of them, if that was not done lately. Whoever adds records asks for room. Others, who end
+/// what was begun, are not refused.
+pub(super) async fn count_records(db: &PgPool, tenant: &Tenant) -> Result<()> {
+    match tenant.quotas.rows {
+        Some(most) => tenant.room.count(most, records_left(db, &tenant.name, most)).await,
+        None => Ok(()),
+    }
 }
 
 /// Returns how many records a project may still store in all domains together.

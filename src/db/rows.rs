@@ -80,6 +80,28 @@ fn escapes(text: &[u8]) -> usize {
     text.iter().map(more).sum()
 }
 
+/// Reads a record that is a row, with a connection of its own, and holds memory for it. Returns none if there is none.
+pub async fn single<R>(
+    query: Query<'_, Postgres, PgArguments>,
+    db: &PgPool,
+    memory: &Memory,
+) -> Result<Option<R>>
+where
+    R: for<'r> FromRow<'r, PgRow>,
+{
+    let (statement, reading) = (Statement::of(query)?, memory.reading_one());
+    reading.by(async || one(statement.query(), &mut *db.acquire().await?, &reading).await).await
+}
+
+/// Reads all rows, as [`parts`] does, with a connection of its own.
+pub async fn all<R>(query: Query<'_, Postgres, PgArguments>, db: &PgPool, memory: &Memory) -> Result<Vec<R>>
+where
+    R: for<'r> FromRow<'r, PgRow>,
+{
+    let (statement, reading) = (Statement::of(query)?, memory.reading(MOST));
+    reading.by(async || parts(statement.query(), &mut *db.acquire().await?, &reading).await).await
+}
+
 /// Reads a record, and holds memory for it. Returns none if there is none.
 pub async fn one<R>(
     query: Query<'_, Postgres, PgArguments>,
@@ -103,7 +125,7 @@ pub async fn row(
     if long(&row).is_some() {
         shrink(connection).await?;
     }
-    reading.hold(size(&row)).await?;
+    reading.hold(size(&row))?;
     Ok(Some(row))
 }
 
@@ -179,12 +201,16 @@ struct Statement {
 impl Statement {
     fn of(mut query: Query<'_, Postgres, PgArguments>) -> Result<Self> {
         let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?.unwrap_or_default();
-        let sql = format!("select rows.*, pg_backend_pid() from ({}\n) rows", query.sql().as_str());
-        Ok(Self { sql, arguments })
+        Ok(Self { sql: query.sql().as_str().to_owned(), arguments })
+    }
+
+    fn query(&self) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query_with(AssertSqlSafe(self.sql.clone()), self.arguments.clone())
     }
 
     fn rows<'e>(&self, db: impl PgExecutor<'e> + 'e) -> Rows<'e> {
-        let query = sqlx::query_with(AssertSqlSafe(self.sql.clone()), self.arguments.clone());
+        let sql = format!("select rows.*, pg_backend_pid() from ({}\n) rows", self.sql);
+        let query = sqlx::query_with(AssertSqlSafe(sql), self.arguments.clone());
         Rows { rows: query.fetch(db), process: None, bytes: 0, is_over: false }
     }
 }
@@ -227,7 +253,7 @@ impl Rows<'_> {
                 return Ok((records, true));
             }
             // Twice: once for the records, and once for the answer that is made of them.
-            reading.hold(size(&row)).await?;
+            reading.hold(size(&row))?;
             records.push(R::from_row(&row)?);
             pauses.pause().await;
         }

@@ -192,12 +192,7 @@ pub async fn attempt(
 ) -> Result<Option<Attempt>> {
     let sql =
         format!("select {ATTEMPT} from attempts where project = $1 and generation_id = $2 and attempt = $3");
-    let reading = memory.reading_one();
-    let read = async || {
-        let query = sqlx::query(AssertSqlSafe(sql.clone())).bind(project).bind(id).bind(number);
-        rows::one(query, &mut *db.acquire().await?, &reading).await
-    };
-    reading.by(read).await
+    rows::single(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id).bind(number), db, memory).await
 }
 
 /// The number of records erased.

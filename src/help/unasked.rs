@@ -120,8 +120,18 @@ pub async fn find(
     at: &At<'_>,
     memory: &Memory,
 ) -> Result<Option<Found>> {
+    let look = Box::pin(look(app, tenant, wanted, at, memory));
+    app.among_readers(&tenant.name, memory, look).await
+}
+
+async fn look(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    wanted: &Wanted,
+    at: &At<'_>,
+    memory: &Memory,
+) -> Result<Option<Found>> {
     let kinds = wanted.suggest;
-    let _place = app.place_at_reading(&tenant.name).await?;
     let turn = app.work.turn(&tenant.name, Kind::Read).await;
     // The place is for one connection, so these do not look at the same time.
     let remembered = memories(app, tenant, at, kinds.memories, memory).await?;

@@ -131,10 +131,15 @@ async fn tell(
     tenant: &Arc<Tenant>,
     wanted: &Wanted,
     at: &At<'_>,
-    (event, answer): (&'static str, Answer),
+    (event, mut answer): (&'static str, Answer),
     memory: &Memory,
 ) -> Result<()> {
-    let Some(found) = unasked::find(app, tenant, wanted, at, memory).await? else { return Ok(()) };
+    let found = tokio::select! {
+        found = unasked::find(app, tenant, wanted, at, memory) => found?,
+        // Nobody waits for the help any longer. It would keep others of the project from reading.
+        () = answer.closed() => return Ok(()),
+    };
+    let Some(found) = found else { return Ok(()) };
     let taken = match found.text.clone() {
         Some(text) => answer.send((event, text)).is_ok(),
         None => !answer.is_closed(),

@@ -72,9 +72,7 @@ pub async fn query(
 ) -> Result<Option<ConversationQuery>> {
     const SQL: &str = "
         select id, session_id, query, shown, root, at from conversation_queries where project = $1 and id = $2";
-    let reading = memory.reading_one();
-    let query = || sqlx::query(SQL).bind(project).bind(id);
-    reading.by(async || rows::one(query(), &mut *db.acquire().await?, &reading).await).await
+    rows::single(sqlx::query(SQL).bind(project).bind(id), db, memory).await
 }
 
 /// Returns the verdict on a memory in a conversation, or none if it was not judged there.

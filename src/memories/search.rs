@@ -130,6 +130,7 @@ pub async fn search(
             at: Some(at),
             suggest: None,
         };
+        app.keyring.count_records(tenant).await?;
         app.writer.write(tenant, Event::ask(session, new, None).by(asked_by), memory).await?;
     }
     Ok(data)

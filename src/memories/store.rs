@@ -84,9 +84,7 @@ pub async fn list(db: &PgPool, project: &str, filter: &Filter, page: &PageReques
 
 /// Returns a memory, or none if there is no such memory.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &memory::Memory) -> Result<Option<Memory>> {
-    let reading = memory.reading_one();
-    let read = async || rows::one(select(project, id).build(), &mut *db.acquire().await?, &reading).await;
-    reading.by(read).await
+    rows::single(select(project, id).build(), db, memory).await
 }
 
 /// Locks and returns a memory that is going to be changed.
@@ -130,9 +128,7 @@ pub(super) async fn contents(
     memory: &memory::Memory,
 ) -> Result<Vec<(Uuid, String)>> {
     let sql = "select id, content from memories where project = $1 and id = any($2) and content is not null";
-    let reading = memory.reading(rows::MOST);
-    let query = || sqlx::query(sql).bind(project).bind(ids);
-    reading.by(async || rows::parts(query(), &mut *db.acquire().await?, &reading).await).await
+    rows::all(sqlx::query(sql).bind(project).bind(ids), db, memory).await
 }
 
 /// The number of records erased.

@@ -255,10 +255,7 @@ pub async fn read(
         confidence: row.try_get("intent_confidence")?,
         search_query: row.try_get("search_query")?,
     };
-    let reading = memory.reading(rows::MOST);
-    let query = || sqlx::query(SHOWN).bind(project).bind(suggest);
-    let suggestions =
-        reading.by(async || rows::parts(query(), &mut *db.acquire().await?, &reading).await).await?;
+    let suggestions = rows::all(sqlx::query(SHOWN).bind(project).bind(suggest), db, memory).await?;
     let threshold = row.try_get("confidence_threshold")?;
     Ok(Some(SuggestionResponse::new(suggestions, intent, threshold, Some(suggest))))
 }

@@ -81,8 +81,10 @@ impl Report {
     async fn replay(&self, pool: &IntakePool, tenant: &Tenant, entries: &[Kept<Entry>]) -> Result<()> {
         let (_place, mut transaction) = pool.begin(&tenant.name).await?;
         let source = &self.origin.source;
-        write::replay(&mut transaction, tenant, source, &mut HashMap::new(), entries).await?;
-        Ok(transaction.commit().await?)
+        let counts = write::replay(&mut transaction, tenant, source, &mut HashMap::new(), entries).await?;
+        transaction.commit().await?;
+        tenant.room.spend(counts.searches_started);
+        Ok(())
     }
 
     /// Counts the payload as a malformed line of the agent's hooks.

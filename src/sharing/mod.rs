@@ -144,7 +144,7 @@ impl Place {
     /// Gives back as many of these places as there are, at most so many, and returns how many these were.
     pub fn give_back(&mut self, most: usize) -> usize {
         let count = most.min(self.count);
-        drop(self.permit.split(count));
+        drop(self.permit.split(count).expect("it has as many"));
         self.count -= count;
         self.all.give_back(&self.project, count);
         count

@@ -315,6 +315,19 @@ async fn help_that_takes_too_long_does_not_come() {
 }
 
 #[tokio::test]
+async fn help_that_comes_too_late_keeps_nobody_in_its_project_from_reading() {
+    let help_patience = Duration::from_millis(500);
+    let service = Service::with(Settings { connections: 2, help_patience, ..settings() }).await;
+    note(&service).await;
+    let mut holder = service.connection().await;
+    let mut held = holder.begin().await.expect("a transaction");
+    held.execute("lock table memories in access exclusive mode").await.expect("locked");
+    assert_eq!(hook(&service, "s", "memories", &prompt(QUESTION)).await, json!({}));
+    service.get("/v1/suggestions").await.expect(200);
+    held.rollback().await.expect("released");
+}
+
+#[tokio::test]
 async fn a_prompt_is_one_query_whether_a_hook_or_a_transcript_reports_it_or_both() {
     let service = Service::open().await;
     hook(&service, "s", "", &prompt(QUESTION)).await;

@@ -42,6 +42,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// for what the others hold, all would be refused.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
 
+/// How many requests of a project wait to read long records without a place among those that read.
+const OUTSIDE: usize = 8;
+
 /// How long somebody who needs memory late pauses before they ask for it again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,6 +60,8 @@ pub struct Budget {
     growing: Shares,
     /// What requests that read long records may hold when they have read all of them.
     reading: Shares,
+    /// The places of requests that wait to read long records, and leave those at reading to others of their project.
+    outside: Shares,
     /// Connections through which statements are ended.
     ends: Option<PgPool>,
 }
@@ -68,7 +73,8 @@ impl Budget {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
         let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
         let reading = Shares::of_much(units / 2);
-        Self { memory: Shares::of_much(units / 2), growing, reading, ends: None }
+        let outside = Shares::with_total(OUTSIDE, Semaphore::MAX_PERMITS);
+        Self { memory: Shares::of_much(units / 2), growing, reading, outside, ends: None }
     }
 
     /// Has the statements of requests that leave some of their rows ended through these connections.

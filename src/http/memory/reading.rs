@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::time::timeout;
 
-use super::{FULL, Held, Memory, PATIENCE, lock};
+use super::{FREE, FULL, Held, Memory, PATIENCE, lock};
 use crate::error::Result;
 use crate::sharing::Place;
 
@@ -12,21 +12,26 @@ use crate::sharing::Place;
 /// waited for more, none would get it.
 const LONG_READ: usize = 512 << 10;
 
-/// How many bytes a request may read with its first place. If it reads more, it needs a place for all, because many that grew little
-/// by little would read the same again and again.
+/// How many bytes a request may read with its first place, and how many times as many with each further one. Many that grew little by
+/// little would read the same again and again.
 const FIRST_PLACE: usize = 2 << 20;
+const GROWTH: usize = 4;
 
 impl Memory {
     /// Begins to read records, or the parts of one, that have at most about so many bytes together.
     #[must_use]
     pub fn reading(&self, most: usize) -> Reading<'_> {
-        Reading { memory: self, most, held: self.held(), so_far: Mutex::default() }
+        self.begin_reading(Some(most))
     }
 
     /// Begins to read a single record, which has as many bytes as it has.
     #[must_use]
     pub fn reading_one(&self) -> Reading<'_> {
-        self.reading(0)
+        self.begin_reading(None)
+    }
+
+    fn begin_reading(&self, most: Option<usize>) -> Reading<'_> {
+        Reading { memory: self, most, held_before: self.held(), progress: Mutex::default() }
     }
 }
 
@@ -34,15 +39,16 @@ impl Memory {
 #[derive(Debug)]
 pub struct Reading<'a> {
     memory: &'a Memory,
-    most: usize,
+    /// How many bytes are expected at most, unless it is a single record.
+    most: Option<usize>,
     /// How many units the request has held before.
-    held: usize,
-    so_far: Mutex<SoFar>,
+    held_before: usize,
+    progress: Mutex<Progress>,
 }
 
 /// How far a reading has come.
 #[derive(Debug, Default)]
-pub(super) struct SoFar {
+pub(super) struct Progress {
     /// How many bytes have come.
     read: usize,
     /// What others that read leave to the request.
@@ -60,71 +66,96 @@ impl Reading<'_> {
         self.memory
     }
 
-    /// Returns what `read` reads, and holds memory for it, for which it calls [`Reading::hold`]. If others that read leave no memory
-    /// for a part of that, all is let go, and is read again when they do: many that waited with what they have read would together
-    /// have much more than all may hold. While the request waits, it has no place among those of its project, and no connection.
+    /// Returns what `read` reads, and holds memory for it, for which it calls [`Reading::hold`]. If others leave no memory for a part of
+    /// that, all is let go, and is read again when they do: many that waited with what they have read would together have much more
+    /// than all may hold. While the request waits, it has no connection. Some of each project have no place among those that read,
+    /// either, so that others of it may. The next ones keep theirs: any number would otherwise read something to let it go.
     pub async fn by<T, F: Future<Output = Result<T>>>(&self, read: impl Fn() -> F) -> Result<T> {
         loop {
             let read = read().await;
-            if read.is_ok() || !self.so_far().waits {
+            if read.is_ok() {
+                let all = *lock(&self.memory.0.read);
+                self.memory.give_back_all_but(self.held_before.max(self.memory.units(all) as usize));
                 return read;
             }
-            self.memory.leave();
-            self.wait().await?;
-            self.memory.enter_again().await?;
+            let Progress { read: bytes, waits, .. } = self.let_go();
+            if !waits {
+                return read;
+            }
+            let Held { budget, project, .. } = &*self.memory.0;
+            let outside = budget.outside.try_take(project.get_or_init(Arc::default), 1);
+            if outside.is_some() {
+                self.memory.leave();
+            }
+            timeout(PATIENCE, self.wait(bytes)).await.map_err(|_| FULL)??;
+            if outside.is_some() {
+                self.memory.enter_again().await?;
+            }
         }
     }
 
-    /// Holds memory for a record of so many bytes, besides those that the request has read before.
-    pub async fn hold(&self, bytes: usize) -> Result<()> {
+    /// Holds memory for a record of so many bytes, besides those that the request has read before, if it is there at once.
+    pub fn hold(&self, bytes: usize) -> Result<()> {
         let all = {
             let mut all = lock(&self.memory.0.read);
             *all += bytes;
             *all
         };
-        {
-            let mut so_far = self.so_far();
-            so_far.read += bytes;
-            if all >= LONG_READ && so_far.read > so_far.room && !self.take_place(&mut so_far) {
-                so_far.waits = true;
-                return Err(FULL);
-            }
-        }
-        self.memory.hold(all).await
+        let mut progress = self.progress();
+        progress.read += bytes;
+        let has_place = all < LONG_READ || progress.read <= progress.room || self.take_place(&mut progress);
+        progress.waits = !(has_place && (all <= FREE || self.memory.try_hold(all)));
+        if progress.waits { Err(FULL) } else { Ok(()) }
     }
 
-    pub(super) fn so_far(&self) -> MutexGuard<'_, SoFar> {
-        lock(&self.so_far)
+    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
+        lock(&self.progress)
     }
 
     /// Takes a place for what the request has read, and for some more, if it is there at once. Returns whether it is.
-    fn take_place(&self, so_far: &mut SoFar) -> bool {
-        let most = if so_far.place.is_none() { self.most.min(FIRST_PLACE) } else { self.most };
-        let room = most.max(so_far.read);
+    fn take_place(&self, progress: &mut Progress) -> bool {
+        let room = self.room(progress.read);
         let Held { budget, project, .. } = &*self.memory.0;
-        let has = so_far.place.as_ref().map_or(0, Place::count);
+        let has = progress.place.as_ref().map_or(0, Place::count);
         let more = self.memory.units(room).saturating_sub(u32::try_from(has).unwrap_or(u32::MAX));
         let Some(more) = budget.reading.try_take(project.get_or_init(Arc::default), more) else {
             return false;
         };
-        so_far.place = match so_far.place.take() {
+        progress.place = match progress.place.take() {
             Some(mut place) => place.add(more).or(Some(place)),
             None => Some(more),
         };
-        so_far.room = room;
+        progress.room = room;
         true
     }
 
-    /// Waits for a place for all, with nothing that was read.
-    async fn wait(&self) -> Result<()> {
-        let read = std::mem::take(&mut *self.so_far()).read;
-        *lock(&self.memory.0.read) -= read;
-        self.memory.give_back_all_but(self.held);
-        let room = self.most.max(read);
-        let Held { budget, project, .. } = &*self.memory.0;
-        let place = budget.reading.take(project.get_or_init(Arc::default), self.memory.units(room));
-        let place = timeout(PATIENCE, place).await.map_err(|_| FULL)?;
-        *self.so_far() = SoFar { place: Some(place), room, ..SoFar::default() };
-        Ok(())
+    /// Gives back all that was read, and returns how far that has come.
+    fn let_go(&self) -> Progress {
+        let progress = std::mem::take(&mut *self.progress());
+        *lock(&self.memory.0.read) -= progress.read;
+        self.memory.give_back_all_but(self.held_before);
+        progress
+    }
+
+    /// Waits for a place and for memory to read more than so many bytes.
+    async fn wait(&self, bytes: usize) -> Result<()> {
+        let (room, before) = (self.room(bytes), *lock(&self.memory.0.read));
+        if before + bytes >= LONG_READ {
+            let Held { budget, project, .. } = &*self.memory.0;
+            let place = budget.reading.take(project.get_or_init(Arc::default), self.memory.units(room));
+            let place = Some(place.await);
+            *self.progress() = Progress { place, room, ..Progress::default() };
+        }
+        self.memory.hold(before + room.min(2 * bytes)).await
+    }
+
+    /// Returns for how many bytes a place is taken if so many have come.
+    fn room(&self, bytes: usize) -> usize {
+        let Some(most) = self.most else { return bytes };
+        let mut room = FIRST_PLACE;
+        while room < bytes {
+            room *= GROWTH;
+        }
+        room.min(most.max(bytes))
     }
 }

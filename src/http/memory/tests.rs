@@ -84,12 +84,12 @@ async fn requests_that_read_as_much_as_there_can_be_wait_for_each_other_until_al
             let reading = memory.reading(most);
             let read = async || {
                 for _ in 0..steps {
-                    reading.hold(step).await?;
+                    reading.hold(step)?;
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                Ok(memory.held())
+                Ok(())
             };
-            reading.by(read).await
+            reading.by(read).await.map(|()| memory.held())
         };
         let read = futures_util::future::join_all((0..8).map(read)).await;
         for held in read {
@@ -106,10 +106,10 @@ async fn beside_large_pages_of_a_project_another_one_reads_a_large_record_at_onc
         let memory = Memory::of_project(&budget, &project.into());
         let reading = memory.reading(most);
         let mut held = true;
-        for _ in 0..3 {
-            held &= reading.hold(LONG - 1).now_or_never().is_some_and(|held| held.is_ok());
+        for _ in 0..9 {
+            held &= reading.hold(LONG - 1).is_ok();
         }
-        let place = reading.so_far().place.take();
+        let place = reading.progress().place.take();
         (held, place)
     };
     let mut pages = Vec::new();
@@ -128,24 +128,22 @@ async fn beside_the_largest_records_of_two_projects_a_third_one_reads_a_smaller_
     let (a, b, c) = (of("a"), of("b"), of("c"));
     let large = [a.reading(32 << 20), b.reading(30 << 20)];
     for large in &large {
-        for _ in 0..3 {
-            large.hold(LONG).await.expect("there is enough");
+        for _ in 0..9 {
+            large.hold(LONG).expect("there is enough");
         }
     }
     let (reading, large) = (c.reading(32 << 20), Mutex::new(Some(large)));
     let tries = AtomicUsize::default();
     let read = async || {
         tries.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(c.held(), 0, "what was let go is not held");
         for _ in 0..2 {
-            let held = reading.hold(LONG - 1).now_or_never().expect("it does not wait");
-            held.expect("there is room for a little");
+            reading.hold(LONG - 1).expect("there is room for a little");
         }
-        reading.hold(28 << 20).await
+        reading.hold(28 << 20)
     };
     let others = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(tries.load(Ordering::Relaxed), 1);
+        assert_eq!((tries.load(Ordering::Relaxed), c.held()), (1, 0), "what was let go is not held");
         drop(lock(&large).take());
     };
     let (read, ()) = futures_util::join!(reading.by(read), others);
@@ -159,7 +157,7 @@ async fn responses_that_clients_do_not_read_hold_memory_for_themselves_only() {
     let mut unread = Vec::new();
     for _ in 0..8 {
         let memory = Memory::begin(&mut Request::default(), &budget);
-        memory.reading(32 << 20).hold(4 << 20).await.expect("the others have read");
+        memory.reading(32 << 20).hold(4 << 20).expect("the others have read");
         unread.push(memory);
     }
     assert_eq!(budget.held(), 64 << 20);
@@ -183,24 +181,28 @@ async fn of_requests_that_each_hold_what_the_others_wait_for_one_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn few_long_records_wait_for_memory_and_others_are_to_be_read_again() {
+async fn records_for_which_others_leave_no_memory_are_let_go_and_refused_after_five_seconds() {
     let budget = Budget::new(64 << 20);
     let of = |project: &str| Memory::of_project(&budget, &project.into());
     let others = [(of("x"), 16 << 20), (of("y"), 10 << 20)];
     for (other, bytes) in &others {
         other.hold(*bytes).await.expect("there is enough");
     }
-    let begun = Instant::now();
-    let read = async |project: &str| {
-        let memory = of(project);
+    let read = async |(project, bytes): (&str, usize)| {
+        let (begun, memory) = (Instant::now(), of(project));
         let reading = memory.reading(8 << 20);
-        reading.hold(8 << 20).await.expect_err("others hold it");
-        (reading.so_far().waits, begun.elapsed().as_secs())
+        let tries = AtomicUsize::default();
+        let read = async || {
+            tries.fetch_add(1, Ordering::Relaxed);
+            reading.hold(bytes)
+        };
+        let is_read = reading.by(read).await.is_ok();
+        (is_read, tries.into_inner(), begun.elapsed().as_secs())
     };
-    let read = futures_util::future::join_all(["a", "a", "a", "b", "b", "c"].map(read)).await;
-    let waited = |for_memory| if for_memory { (false, 5) } else { (true, 0) };
-    assert_eq!(read, [true, true, false, true, false, false].map(waited));
-    of("c").reading(8 << 20).hold(LONG / 4).await.expect("a short one needs no place");
+    let all = [("a", 8 << 20), ("a", 8 << 20), ("a", 8 << 20), ("b", 8 << 20), ("c", LONG / 4), ("c", FREE)];
+    let read = futures_util::future::join_all(all.map(read)).await;
+    assert_eq!(read[..4], [(false, 1, 5); 4]);
+    assert_eq!(read[4..], [(true, 1, 0); 2], "a short one needs no place");
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,14 +211,13 @@ async fn a_long_record_is_read_again_when_others_leave_memory() {
     let of = |project: &str| Memory::of_project(&budget, &project.into());
     let (first, second) = (of("p"), of("p"));
     let others = Mutex::new(Some(first.reading(24 << 20)));
-    for _ in 0..3 {
+    for _ in 0..9 {
         let others = lock(&others);
-        let held = others.as_ref().expect("they read").hold(LONG).now_or_never();
-        held.expect("they do not wait").expect("there is enough");
+        others.as_ref().expect("they read").hold(LONG).expect("there is enough");
     }
     let reading = second.reading_one();
     let read = async || {
-        let held = reading.hold(16 << 20).await;
+        let held = reading.hold(16 << 20);
         drop(lock(&others).take());
         held
     };
@@ -243,8 +244,57 @@ async fn a_request_that_waits_to_read_a_long_record_leaves_its_place_to_others_o
     };
     let read = async || {
         assert!(places.try_take(&own, 1).is_none(), "whoever reads has the place");
-        reading.hold(30 << 20).await
+        reading.hold(30 << 20)
     };
     let (read, ()) = futures_util::join!(reading.by(read), others);
     read.expect("the others have gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_what_unread_responses_hold_leaves_its_place_and_gives_back_what_it_does_not_need()
+{
+    let budget = Budget::new(128 << 20);
+    let (places, work, own) = (crate::sharing::Shares::new(1), Arc::default(), Arc::<str>::from("own"));
+    let unread = Memory::of_project(&budget, &own);
+    unread.hold(30 << 20).await.expect("there is enough");
+    let memory = Memory::of_project(&budget, &own);
+    memory.enter(Entry::to_read(&own, &places, &work)).await.expect("nobody else is there");
+    let reading = memory.reading(32 << 20);
+    let read = async || {
+        for _ in 0..3 {
+            reading.hold(LONG)?;
+        }
+        Ok(())
+    };
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(places.try_take(&own, 1).is_some(), "the place is free meanwhile");
+        drop(unread);
+    };
+    let (read, ()) = futures_util::join!(reading.by(read), others);
+    read.expect("the response was read");
+    assert_eq!(memory.held(), 2 * 3 * LONG / UNIT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn eight_requests_of_a_project_leave_their_places_while_they_wait_and_further_ones_keep_theirs() {
+    let budget = Budget::new(128 << 20);
+    let (places, work, own) = (crate::sharing::Shares::new(16), Arc::default(), Arc::<str>::from("own"));
+    let unread = Memory::of_project(&budget, &own);
+    unread.hold(30 << 20).await.expect("there is enough");
+    let read = async |_| {
+        let memory = Memory::of_project(&budget, &own);
+        memory.enter(Entry::to_read(&own, &places, &work)).await.expect("there are places");
+        let reading = memory.reading(32 << 20);
+        let read = reading.by(async || reading.hold(8 << 20)).await;
+        memory.leave();
+        read
+    };
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(places.taken(), 11 - OUTSIDE);
+        drop(unread);
+    };
+    let (all, ()) = futures_util::join!(futures_util::future::join_all((0..11).map(read)), others);
+    assert!(all.into_iter().all(|read| read.is_ok()));
 }

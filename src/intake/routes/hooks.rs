@@ -86,12 +86,14 @@ async fn report_hook(
     Extension(agent): Extension<&'static Agent>,
     Query(wanted): Query<Wanted>,
     request: Request,
-) -> axum::Json<HookAnswer> {
+) -> Result<axum::Json<HookAnswer>> {
+    // What a report adds becomes known only when it is learned from.
+    caller.tenant.room.expect(caller.tenant.quotas.rows)?;
     let told = take(app, caller, agent, wanted, request).await.unwrap_or_else(|error| {
         note_failure(&error, agent);
         None
     });
-    axum::Json(HookAnswer { hook_specific_output: told })
+    Ok(axum::Json(HookAnswer { hook_specific_output: told }))
 }
 
 async fn take(

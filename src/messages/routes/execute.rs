@@ -110,12 +110,9 @@ pub(super) async fn start(writing: Writing, new: NewSend) -> Result<Response> {
 async fn plan(app: &App, tenant: &Arc<Tenant>, id: Uuid, memory: &Memory) -> Result<Plan> {
     let until = Instant::now() + PLANNING;
     let reading = memory.reading(rows::MOST);
-    let read = async || {
-        let _place = app.place_at_reading(&tenant.name).await?;
-        store::plan(&mut *app.db.acquire().await?, &tenant.name, id, &reading).await
-    };
+    let read = async || store::plan(&mut *app.db.acquire().await?, &tenant.name, id, &reading).await;
     loop {
-        match reading.by(read).await {
+        match app.among_readers(&tenant.name, memory, reading.by(read)).await {
             Ok(plan) => return plan.ok_or(Error::NotFound("send")),
             Err(error) if error.is_transient() && Instant::now() < until => sleep(PAUSE).await,
             Err(error) => {
@@ -136,11 +133,8 @@ async fn asked_again(writing: &Writing, new: &NewSend) -> Result<Option<Pair>> {
     let Some(id) = new.reask_of else { return Ok(None) };
     writing.memory().end_turn();
     let (app, project, reading) = (&writing.app, &writing.caller.project, writing.memory().reading_one());
-    let read = async || {
-        let _place = app.place_at_reading(project).await?;
-        store::pair(&mut *app.db.acquire().await?, project, id, &reading).await
-    };
-    let pair = reading.by(read).await?;
+    let read = async || store::pair(&mut *app.db.acquire().await?, project, id, &reading).await;
+    let pair = app.among_readers(project, writing.memory(), reading.by(read)).await?;
     if new.user_text.is_none() && pair.as_ref().is_some_and(|pair| pair.user_text.is_none()) {
         let detail = "must be given, because the text of the pair in reask_of is not kept";
         return Err(Error::invalid("/user_text", detail));
@@ -159,8 +153,8 @@ async fn unkept(writing: &Writing, new: &NewSend, again: Option<Pair>) -> Result
     let (visible, _) = writing.caller.tenant.redacted(new.visible.clone()).await;
     let app = &writing.app;
     writing.memory().end_turn();
-    let entry = Entry::to_read(&writing.caller.project, app.keyring.reading(), &app.work);
-    let entered = entry.take().await?;
+    let memory = writing.memory();
+    memory.enter(Entry::to_read(&writing.caller.project, app.keyring.reading(), &app.work)).await?;
     let mut connection = app.db.acquire().await?;
     let (project, rules) = (&*writing.caller.project, &writing.caller.tenant.messages);
     let pairs = match &visible {
@@ -178,13 +172,11 @@ async fn unkept(writing: &Writing, new: &NewSend, again: Option<Pair>) -> Result
     };
     let predicted = prediction::predict(&mut connection, project, rules, asked).await?;
     let keys: Vec<_> = predicted.included().iter().map(|pair| (pair.key, pair.revision)).collect();
-    drop((connection, entered));
-    let reading = writing.memory().reading(rows::MOST);
-    let read = async || {
-        let _entered = entry.take().await?;
-        payload::texts(&mut *app.db.acquire().await?, project, &keys, &reading).await
-    };
+    drop(connection);
+    let reading = memory.reading(rows::MOST);
+    let read = async || payload::texts(&mut *app.db.acquire().await?, project, &keys, &reading).await;
     let texts = reading.by(read).await?;
+    memory.leave();
     Ok(Script::unkept(Uuid::now_v7(), &predicted, &texts, new.system.clone(), user_text))
 }
 
@@ -263,11 +255,9 @@ fn events(
         if !keeps {
             return Ok(json!(Unkept::from(performed)));
         }
-        let read = async {
-            let _place = app.place_at_reading(&project).await?;
-            app.longest_statement.while_heard(stored(&app, &project, id, &memory)).await?
-        };
-        match read.await {
+        let read = async { app.longest_statement.while_heard(stored(&app, &project, id, &memory)).await? };
+        let read = Box::pin(read);
+        match app.among_readers(&project, &memory, read).await {
             Ok(send) => return Ok(json!(send)),
             Err(Error::Internal(cause)) => {
                 tracing::error!(cause = format!("{cause:#}"), "a send could not be read");

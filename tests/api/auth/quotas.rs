@@ -188,6 +188,38 @@ async fn queries_of_conversations_and_transcripts_count_as_records_too() {
 }
 
 #[tokio::test]
+async fn searches_for_memories_that_are_recorded_count_as_records_too() {
+    let (service, _, [a, _]) = two_projects(json!({"rows": 2})).await;
+    let path = "/v1/memories/search?query=word&session_id=s";
+    for _ in 0..2 {
+        call(&service, &a, Method::GET, path, None).await.expect(200);
+    }
+    call(&service, &a, Method::GET, path, None).await.refused(429, &[]);
+    call(&service, &a, Method::GET, "/v1/memories/search?query=word", None).await.expect(200);
+}
+
+#[tokio::test]
+async fn searches_of_hooks_count_as_records_too() {
+    let (service, _, [a, _]) = two_projects(json!({"rows": 3})).await;
+    let hook = async |event: &str, number: usize| {
+        let search = json!({
+            "hook_event_name": event, "session_id": "s", "cwd": "/app", "tool_name": "Grep",
+            "tool_use_id": format!("t{number}"), "tool_input": {"pattern": format!("word{number}")},
+            "tool_response": {"mode": "files_with_matches", "filenames": [], "numFiles": 0},
+        });
+        call(&service, &a, Method::POST, "/v1/hooks/claude-code", Some(search)).await
+    };
+    let mut answers = Vec::new();
+    for number in 0..6 {
+        answers.push(hook("PostToolUse", number).await.status.as_u16());
+    }
+    assert_eq!(answers, [200, 200, 200, 429, 429, 429]);
+    let sql = "select count(*) from searches";
+    let stored: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(stored, 3);
+}
+
+#[tokio::test]
 async fn a_body_counts_whether_or_not_it_has_a_length_and_a_type() {
     let (service, _, [a, _]) = two_projects(json!({"bytes_per_day": 1_000})).await;
     let hook = json!({"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/app", "prompt": "x".repeat(2_000)});

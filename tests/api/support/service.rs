@@ -165,10 +165,10 @@ impl Service {
 
     /// Takes all places of the project in which requests read.
     pub(crate) async fn holding_back_reads(&self) -> Vec<impl Sized> {
-        let mut places = Vec::new();
-        let take = async || self.running.app.place_at_reading(&"default".into()).await;
+        let (mut places, project) = (Vec::new(), "default".into());
+        let take = || self.running.app.keyring.reading().take(&project, 1);
         while let Ok(place) = timeout(Duration::from_millis(500), take()).await {
-            places.push(place.expect("a place"));
+            places.push(place);
         }
         places
     }
