@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 use super::expression::Expression;
 use super::lists::elements;
 use super::other_forms::is_account;
-use super::pattern::{CODE, Pattern};
+use super::pattern::{CODE, Pattern, always};
 use super::random::{is_key, is_long_number, is_random, is_very_random};
+use super::value_ends::{LONGEST, ending};
 
 /// A quotation mark, also in the escapes of code.
 const QUOTE: &str = r#"(?:\\*["'])?"#;
@@ -22,11 +23,11 @@ const PASSWORD: &str = r#"([^\s"'\\]{8,})"#;
 /// each element.
 const ARGUMENTS: &str = r#"(?:[^\n|;&]|[\\`^,\[(]\r?\n){0,400}?[\s,"']"#;
 
-/// What is given to a program that reads a password, perhaps behind the name of a user.
-const GIVEN: &str = r#"(?:[$a-z0-9_.{}-]+:)?([^\s"'\\|$`:][^\s"'\\|]{7,})"#;
+/// What is given to a program that reads a password, perhaps behind the name of a user, and perhaps twice.
+const GIVEN: &str = r#"(?:[$a-z0-9_.{}-]+:)?([^\s"'\\|$`:][^\s"'\\|]{7,}(?:\\+n[^\s"'\\|]{8,})?)"#;
 
 /// What tells that a command reads a password from its input.
-const READS: &str = r"(?:(?-u:\b)chpasswd(?-u:\b)|(?-u:\b)kinit(?-u:\b)|cryptsetup(?-u:\b)|sudo\s(?:[^\n|;&<]{0,64}?\s)?-[a-z]*(?-i:S)|(?-u:\b)(?:passwd|sudo|login)\s(?:[^\n|;&<]{0,64}?\s)?--stdin|--pass(?:word)?-stdin|--with-token|--passphrase-fd[ =]0|-pass(?:in|out)?\s+stdin|(?-u:\b)secrets?\s+(?:set|create|put|add|versions\s+add)(?-u:\b)|\senv\s+add\s|vault\s+login|devops\s+login)";
+const READS: &str = r"(?:(?-u:\b)chpasswd(?-u:\b)|(?-u:\b)kinit(?-u:\b)|cryptsetup(?-u:\b)|sudo\s(?:[^\n|;&<]{0,64}?\s)?-[a-z]*(?-i:S)|(?-u:\b)(?:passwd|htpasswd|smbpasswd|su)\s|(?-u:\b)(?:sudo|login)\s(?:[^\n|;&<]{0,64}?\s)?--stdin|--pass(?:word)?-stdin|--with-token|--passphrase-fd[ =]0|-pass(?:in|out)?\s+stdin|(?-u:\b)secrets?\s+(?:set|create|put|add|versions\s+add)(?-u:\b)|\senv\s+add\s|vault\s+login|devops\s+login)";
 
 /// The pipe to a command and its beginning, which may go on in the next line. What is given may be stripped of its end on the way.
 const PIPE: &str =
@@ -39,12 +40,18 @@ const DOCUMENT: &str = r#"<<-?\s*\\*["']?[a-z_]+\\*["']?"#;
 const LINE: &str = r"(?:\r?\n|\\+n)\s*";
 
 /// The ends of the names of functions that log in, sign or encrypt, and of arguments with a user and a password.
-const CALLS: [&str; 38] = [
+const CALLS: [&str; 44] = [
     "auth(",
     "auth=(",
     "auth = (",
     "authentication(",
+    "auth.basic(",
     "login(",
+    "simple_bind_s(",
+    "algoliasearch(",
+    "hmac.hexdigest(",
+    "hmacsha256(encoding.utf8.getbytes(",
+    "pgp_sym_encrypt(",
     "credential(",
     "credentials(",
     "mysqli(",
@@ -93,10 +100,11 @@ fn arguments(text: &str) -> Vec<Range<usize>> {
         LazyLock::new(|| Expression::builtin(r#"["'`]([^\s"'`\\]+)\\*["'`]"#));
     let calls = CALL.captures_iter(text).filter_map(|call| call.get(1).zip(call.get(2)));
     let strings = calls.flat_map(|(name, arguments)| {
+        let name = ending(name.as_str(), LONGEST);
         let strings = STRING.captures_iter(arguments.as_str()).filter_map(|string| string.get(1));
         strings
             .enumerate()
-            .filter(move |(place, string)| is_password(name.as_str(), *place, string.as_str()))
+            .filter(move |(place, string)| is_password(name, *place, string.as_str()))
             .map(move |(_, string)| arguments.start() + string.start()..arguments.start() + string.end())
     });
     strings.collect()
@@ -129,9 +137,28 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
     values.flat_map(|value| elements(text, value.start, &value).into_iter().chain([value])).collect()
 }
 
+/// Returns the passwords of the accounts that are on lines of their own behind `chpasswd`: in a document that the program reads, or in
+/// the configuration of a machine in a cloud.
+fn accounts(text: &str) -> Vec<Range<usize>> {
+    static LINES: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(&format!(
+            r"(?i)(?-u:\b)chpasswd(?::(?:\s|expire:\s*[a-z]+)*list:[ \t]*\|?|[^\n|;&\\]{{0,64}}?{DOCUMENT}[^\n\\]{{0,64}})((?:{LINE}(?:- )?[a-z_][a-z0-9_.-]*:[^\s\\]+)+)"
+        ))
+    });
+    static ACCOUNT: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(&format!(r"(?i){LINE}(?:- )?[a-z_][a-z0-9_.-]*:([^\s\\]{{8,}})"))
+    });
+    let lines = LINES.captures_iter(text).filter_map(|found| found.get(1));
+    let passwords = lines.flat_map(|lines| {
+        let passwords = ACCOUNT.captures_iter(lines.as_str()).filter_map(|account| account.get(1));
+        passwords.map(move |password| lines.start() + password.start()..lines.start() + password.end())
+    });
+    passwords.filter(|password| is_random(&text[password.clone()])).collect()
+}
+
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
-    let patterns: [(&'static [&'static str], String); 19] = [
+    let patterns: [(&'static [&'static str], String); 18] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
@@ -171,7 +198,7 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         (
             &["echo ", "printf ", "write-output "],
             format!(
-                r#"(?:(?-u:\b)|{CODE})(?:echo|printf|write-output)\s+(?:-[ne]+\s+)?(?:\\*["']?[^\s"'%|]{{0,64}}%s(?:\\+n)?\\*["']?\s+)?{QUOTE}{GIVEN}(?:\\+n)?{QUOTE}{PIPE}{READS}"#
+                r#"(?:(?-u:\b)|{CODE})(?:echo|printf|write-output)\s+(?:-[ne]+\s+)?(?:\\*["']?[^\s"'%|]{{0,64}}%s(?:\\+n)?\\*["']?\s+)?{QUOTE}{GIVEN}(?:\\+n[^"'|]{{0,64}})?{QUOTE}{PIPE}{READS}"#
             ),
         ),
         (&["\" |", "' |"], format!(r#"(?m)^\s*["']{GIVEN}["']{PIPE}{READS}"#)),
@@ -182,8 +209,6 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
                 r"(?:{READS}[^\n|;&<]{{0,200}}?(?:<<<\s*{QUOTE}|{DOCUMENT}[^\n|;&\\]{{0,64}}{LINE})|{DOCUMENT}\s*\|[^\n;&]{{0,200}}?{READS}[^\n\\]{{0,200}}{LINE}){GIVEN}"
             ),
         ),
-        // The same in the configuration of a machine in a cloud.
-        (&["chpasswd:"], format!(r"chpasswd:(?:\s|expire:\s*[a-z]+|list:\s*\|?){{1,40}}(?:-\s)?{GIVEN}")),
         (&["identified"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
         // The private members of a JSON Web Key (RFC 7518, section 6), which are strings.
         (
@@ -206,6 +231,18 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
         ),
         is_key,
     );
-    let others = [Pattern::values(&CALLS, arguments), Pattern::values(&["variable \""], defaults), user];
+    // The first password of a database, which it prints when it is started or when the password is set anew.
+    let first = Pattern::matches(
+        &["password is generated for", "generated root password", "password for the"],
+        r"(?i)(?:temporary password is generated for \S+:|generated root password:)\s+(\S{8,})|password for the \[?elastic\]? user[^\n]*\n\s*(?:new value: )?(\S{12,})",
+        always,
+    );
+    let others = [
+        first.on_two_lines(),
+        Pattern::values(&CALLS, arguments),
+        Pattern::values(&["variable \""], defaults),
+        Pattern::values(&["chpasswd"], accounts),
+        user,
+    ];
     patterns.into_iter().chain(others)
 }

@@ -11,7 +11,7 @@ use super::random::is_random;
 use super::value_ends::beginning;
 
 /// Returns the patterns of cookies.
-pub(super) fn patterns() -> [Pattern; 11] {
+pub(super) fn patterns() -> [Pattern; 16] {
     let sets = sets();
     // Names and values.
     let pairs = r#"[a-z0-9_.%-]+=[^\s;,"'|<\\]*(?:;\s?[a-z0-9_.%-]+=[^\s;,"'|<\\]*)*"#;
@@ -26,7 +26,7 @@ pub(super) fn patterns() -> [Pattern; 11] {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r"(?i)(?:(?-u:\b)cookie(?:[*`]{{0,2}}:[*`]{{0,2}}[ \t]|[ \t]?\|[ \t]?|\t)|http_cookie{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?)({pairs})"
+                r"(?i)(?:(?-u:\b)cookie(?:[*`]{{0,2}}:[*`]{{0,2}}[ \t]|[ \t]?\|[ \t]?|\t)|(?:http_|(?-u:\b))cookies?{QUOTE}?\]?\s*[:=]>?\s*{QUOTE}?|<cookie\s)({pairs})"
             ),
             has_random_value,
         ),
@@ -39,7 +39,7 @@ pub(super) fn patterns() -> [Pattern; 11] {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:(?-u:\b)|{CODE})cookie(?:{sets}|{QUOTE}?:(?:{GAP})?{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
+                r#"(?i)(?:(?-u:\b)|(?-u:\b)set_|{CODE})cookies?(?:{sets}|{QUOTE}?:(?:{GAP})?{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
             ),
             has_random_value,
         ),
@@ -67,7 +67,32 @@ pub(super) fn patterns() -> [Pattern; 11] {
             r"(?im)^(?:#httponly_)?[^\s]+\t(?:true|false)\t/[^\t\n]*\t(?:true|false)\t[0-9]+\t[^\t\n]+\t([^\s]{12,})\s*$",
             is_random,
         ),
-        // The argument of curl, as browsers copy a request.
+        // What a server sets, without the name of the header, and the sessions of usual frameworks.
+        Pattern::matches(
+            &["httponly", "samesite"],
+            r#"(?i)(?-u:\b)([a-z0-9_.-]+=[^\s;,"'<>\\]{12,})(?:;\s?(?:path|domain|expires|max-age|secure|priority)[^;\n"']{0,64}){0,6};\s?(?:httponly|samesite)"#,
+            has_random_value,
+        ),
+        Pattern::matches(
+            &["phpsessid", "jsessionid", "net_sessionid", "connect.sid", "laravel_session", "gitlab_session", "grafana_session"],
+            &format!(
+                r#"(?i)(?:phpsessid|jsessionid|net_sessionid|connect\.sid|(?:laravel|gitlab|grafana)_session){QUOTE}?\]?\s*(?:=>?|:|,)\s*{QUOTE}?([^\s"'\\;,&]{{16,}})"#
+            ),
+            is_random,
+        ),
+        // A variable of the environment, and a string behind a name. What a log writes behind such a name is often an id.
+        Pattern::matches(&["_cookie"], r"(?-u:\b)[A-Z0-9_]+_COOKIE=([^\s\x22'\\;]{16,})", is_random),
+        Pattern::matches(
+            &["_cookie", "sessioncookie", "session-cookie", "authcookie", "auth-cookie"],
+            &format!(r#"(?i)(?:_|(?:session|auth)-?)cookie{QUOTE}?\s*[:=]\s*{QUOTE}([^\s"'\\;]{{16,}}){QUOTE}"#),
+            is_random,
+        ),
+        // The argument of curl, as browsers copy a request, and without quotation marks.
+        Pattern::matches(
+            &["curl"],
+            r#"(?i)(?-u:\b)curl(?:[^\n|;&]|[\\`^]\r?\n){0,400}?\s(?:-b|--cookie)[ =]([a-z0-9_.-]+=[^\s"'\\;]{12,})"#,
+            has_random_value,
+        ),
         Pattern::matches(
             &["-b '", "-b \"", "-b $'", "-b \\", "--cookie '", "--cookie \"", "--cookie \\"],
             &format!(r#"(?i)(?:^|\s)(?:-b|--cookie)\s\$?\\*["']({pairs})"#),
@@ -91,18 +116,18 @@ fn has_random_value(cookie: &str) -> bool {
 fn in_brackets(text: &str) -> Vec<Range<usize>> {
     /// The maximum number of bytes between the brackets.
     const LONGEST: usize = 8 << 10;
-    /// Members of packages that are named after cookies.
-    const OTHERS: &str =
-        "integrity|resolved|hash|shasum|checksum|digest|rev|commit|githead|etag|version|url|path|domain";
+    /// Members of packages that are named after cookies, and of cookies beside their values.
+    const OTHERS: &str = "integrity|resolved|hash|shasum|sha[0-9]*|checksum|digest|rev|commit|githead|etag|version|url|path|domain|_?id|image|expires\
+        |[a-z]+at|creation|lastaccessed";
     static OPEN: LazyLock<Expression> = LazyLock::new(|| {
         const TYPE: &str = r"\s*:\s*[a-z][a-z_.]*(?:[\[<][a-z_, ]*[\]>])?\s*=";
         Expression::builtin(&format!(
-            r"(?i-u)cookies?(?:\(\))?(?:\.[a-z_]{{1,16}})?{QUOTE}?(?:{TYPE}|\s*(?::=|[:=]))?\s*(?:new\s|&|\$)?[a-z_.]{{0,16}}[\[({{]"
+            r"(?i-u)cookies?(?:\(\)\)?)?(?:(?:jar)?(?:\.|::|->)[a-z_]{{1,16}})?{QUOTE}?(?:{TYPE}|\s*(?::=|=>|[:=]))?\s*(?:new\s|&|\$)?[a-z_.]{{0,16}}[\[({{]"
         ))
     });
     static STRING: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(&format!(
-            r#"(?i-u)(?:\b(?<other>{OTHERS}){QUOTE}?\s*[:=]\s*)?["'`]((?u:[^\s"'`\\;]){{16,}})\\*["'`]"#
+            r#"(?i-u)(?:[\s"'`,{{(](?<other>{OTHERS}){QUOTE}?\s*[:=]\s*(?:(?:new\s)?[a-z]+\()?)?["'`](?:[a-z0-9_.-]+=)?((?u:[^\s"'`\\;=]){{16,}}=*)(?:;(?u:[^"'`\\\n])*)?\\*["'`]"#
         ))
     });
     let (mut values, mut at) = (Vec::new(), 0);
@@ -110,15 +135,20 @@ fn in_brackets(text: &str) -> Vec<Range<usize>> {
         let inside = beginning(&text[open..], LONGEST);
         let length = closed(inside);
         at = open + length;
+        // A package in Elixir's list, which has its digests at certain places.
+        if inside.starts_with(":hex,") {
+            continue;
+        }
         let strings = STRING.captures_iter(&inside[..length]).filter(|string| string.name("other").is_none());
         let strings = strings.filter_map(|string| string.meant());
-        let cookies = strings.filter(|string| is_random(string.as_str()) && !is_digest(string.as_str()));
+        let cookies = strings.filter(|string| is_random(string.as_str()) && !is_other(string.as_str()));
         values.extend(cookies.map(|cookie| open + cookie.start()..open + cookie.end()));
     }
     values
 }
 
-/// Returns where the brackets are closed that are open before a text, or where the line ends in which a value is set that they name.
+/// Returns where the bracket is closed that is open before a text. If a value is assigned to what is in brackets, as in
+/// `cookies["sid"] = …`, that is the end of the line.
 fn closed(text: &str) -> usize {
     let mut open = 1;
     let closing = text.bytes().position(|byte| {
@@ -135,8 +165,9 @@ fn closed(text: &str) -> usize {
     if is_set { text[end..].find('\n').map_or(text.len(), |line| end + line) } else { end }
 }
 
-/// Returns whether a text is the digest of a package, which has the name of its algorithm before it.
-fn is_digest(text: &str) -> bool {
-    text.strip_prefix("sha")
-        .is_some_and(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(['-', ':']))
+/// Returns whether a text is the digest of a package, which has the name of its algorithm before it, or a time (RFC 3339).
+fn is_other(text: &str) -> bool {
+    static OTHER: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(r"^(?:sha[0-9]*[-:]|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:)"));
+    OTHER.is_match(text)
 }

@@ -66,8 +66,8 @@ pub(super) fn patterns() -> [Pattern; 31] {
         ),
         // Shares of the key with which a vault is sealed, in the output and the arguments of its program.
         Pattern::matches(
-            &["unseal key ", "recovery key ", "operator unseal "],
-            r"(?i)(?:(?:unseal|recovery) key [0-9]+:|operator unseal)\s+([0-9a-f]{64,66}|[a-z0-9+/]{43}[a-z0-9+/=])",
+            &["unseal key", "recovery key", "operator unseal "],
+            r"(?i)(?:(?:unseal|recovery) key(?: [0-9]+)?:|operator unseal)\s+([0-9a-f]{64,66}|[a-z0-9+/]{43}[a-z0-9+/=])",
             is_varied,
         ),
         // Webhooks of Teams, whose hosts have the names of tenants.

@@ -11,9 +11,9 @@ use super::lists::{OPENS, behind_words, changed, elements, is_of_lines_below};
 use super::near_names::near;
 use super::other_forms::{is_checksum, is_in_arn, is_no_secret, is_of_other_form, is_source};
 use super::pattern::Pattern;
-use super::random::{is_long_number, is_random, is_very_random};
+use super::random::{is_in_random_word, is_long_number, is_random, is_very_random};
 use super::replacements::{end_of_replacement, is_in_replacement};
-use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, ending, quoted};
+use super::value_ends::{LONGEST, WIDE_MARKS, bare, content, quoted};
 
 /// Words before `key` in the names of secrets.
 pub(super) const KEY_WORDS: [&str; 40] = [
@@ -97,10 +97,13 @@ const LONG: &[&str] = &[
 
 /// Names that are also words or beginnings of words, and what may be behind them in a name's place.
 const SHORT: [&str; 4] = ["pass", "pw", "_auth", "_pat"];
-const BEHIND_SHORT: [&str; 29] = [
-    "  ", " =", " :", " ?", " |", " &", " <", " \"", " '", " `", " {", " str", "\t", "=", ":", "\"", "'",
-    "`", "\\", ">", "(", ")", "[", "]", "{", ",", ";", "|", "?",
+const BEHIND_SHORT: [&str; 31] = [
+    "\n", "\r", "  ", " =", " :", " ?", " |", " &", " <", " \"", " '", " `", " {", " str", "\t", "=", ":",
+    "\"", "'", "`", "\\", ">", "(", ")", "[", "]", "{", ",", ";", "|", "?",
 ];
+
+/// What is behind `Key` at the end of a name in camel case.
+const BEHIND_KEY: [&str; 8] = ["=", ":", " =", " :", "\"", "'", "`", "\\"];
 
 /// Returns the texts of which each name of a secret has one.
 pub(super) fn anchors() -> Vec<&'static str> {
@@ -108,7 +111,8 @@ pub(super) fn anchors() -> Vec<&'static str> {
         let keys =
             KEY_WORDS.iter().flat_map(|word| ["", ".", " ", ":"].map(|sign| format!("{word}{sign}key")));
         let short = SHORT.iter().flat_map(|name| BEHIND_SHORT.map(|behind| format!("{name}{behind}")));
-        keys.chain(short).chain(LONG.iter().map(|&name| name.to_owned())).collect()
+        let camel = BEHIND_KEY.map(|behind| format!("key{behind}"));
+        keys.chain(short).chain(camel).chain(LONG.iter().map(|&name| name.to_owned())).collect()
     });
     ANCHORS.iter().map(String::as_str).collect()
 }
@@ -129,7 +133,7 @@ pub(super) const WORDS: &str =
 pub(super) fn keys() -> String {
     let words = KEY_WORDS.join("|");
     format!(
-        r"(?:[_-]key|_keys|(?:{words}|subscription|supabase|twilio)[. :]?keys?){KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|bw_session)\b"
+        r"(?:[_-]key|_keys|(?-i:[a-z0-9]Keys?)|(?:{words}|subscription|supabase|twilio)[. :]?keys?){KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|(?-i:[a-z](?:Pw|PW))|bw_session)\b"
     )
 }
 
@@ -223,7 +227,7 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*(?:{quoted}|{opened})|(?:{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{opened}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*(?:{quoted}|{opened})|(?:{pair}|{sign})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{opened}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE}){{0,2}}(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -242,7 +246,7 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
                 r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|{QUOTE}?\)?\s*\.(?:unwrap_or(?:_else)?|or_?else(?:_?get)?|getorelse)\((?:\|_\||\(\)\s?->)?\s*\{{?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
             ),
             pair = format_args!(
-                r"{QUOTE}?(?:\s*->\s*null)?\s*[,;]?(?:\s*[a-z_]+:[ \t]*[a-z_]+[ \t]*\r?\n){{0,2}}\s*(?:[~+-]\s+)?{QUOTE}?\b(?:(?:[a-z]+:|parameter)?value|content){QUOTE}?\s*[:=]"
+                r"{QUOTE}?(?:\s*->\s*null)?\s*[,;:]?(?:\s*[a-z_]+:[ \t]*[a-z_]+[ \t]*\r?\n){{0,2}}\s*(?:[~+-]\s+)?{QUOTE}?\b(?:(?:[a-z]+:|parameter)?value|content){QUOTE}?\s*[:=]"
             ),
             element = format_args!(
                 r"(?:{QUOTE}?(?:>|\\+u003e|&gt;)(?:\s*<value>)?|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"
@@ -327,19 +331,6 @@ fn values(text: &str) -> Vec<Range<usize>> {
     }
     near(text, &mut values);
     values
-}
-
-/// Returns whether the few letters of a short name are none: a text before them ends with the beginning of a word that looks drawn at
-/// random, or they have capitals where no word has them.
-fn is_in_random_word(before: &str, name: &str) -> bool {
-    const SHORT: usize = 4;
-    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_-+/".contains(c);
-    let Some(length) = name.find(|c| !is_of_word(c)).filter(|length| *length <= SHORT) else { return false };
-    let letters = name[..length].trim_start_matches(|c: char| !c.is_ascii_alphabetic());
-    let is_mixed = letters.bytes().skip(1).any(|byte| byte.is_ascii_uppercase())
-        && letters.bytes().any(|byte| byte.is_ascii_lowercase());
-    let end = ending(before, LONGEST);
-    is_mixed || is_very_random(end.rsplit(|c| !is_of_word(c)).next().unwrap_or(end))
 }
 
 /// Returns the value that is the content of an element of XML in whose beginning a position is.

@@ -1,6 +1,7 @@
 //! Whether a text looks random, as passwords and keys that a machine has made do.
 
 use super::replacements::without_replacements;
+use super::value_ends::{LONGEST, ending};
 
 /// The logarithm, in quarters of a bit, of how much more frequent each letter is in random texts than in words.
 const LETTERS: [i32; 26] =
@@ -144,6 +145,36 @@ pub(super) fn is_varied(text: &str) -> bool {
     let mut counts = [0_usize; 256];
     text.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
     counts.iter().all(|count| count * 2 < text.len())
+}
+
+/// Returns the short name with which a text begins.
+fn short_name(text: &str) -> Option<&str> {
+    const NAMES: [&str; 3] = ["pass", "pwd", "pw"];
+    let begins = |name: &str| text.get(..name.len()).filter(|letters| letters.eq_ignore_ascii_case(name));
+    NAMES.into_iter().find_map(begins)
+}
+
+/// Returns whether what looks like a short name is a part of a word that was drawn at random: such a word is around it, or its letters
+/// have capitals where no name has them, as in `pWd`. What is behind the name may belong to it.
+pub(super) fn is_in_random_word(before: &str, name: &str) -> bool {
+    const SHORT: usize = 4;
+    let is_letter_or_digit = |c: char| c.is_ascii_alphanumeric();
+    let is_of_word = |c: char| is_letter_or_digit(c) || "_-+/".contains(c);
+    let end = ending(before, LONGEST);
+    if name.find(|c| !is_of_word(c)).is_some_and(|length| length <= SHORT)
+        && is_very_random(end.rsplit(|c| !is_of_word(c)).next().unwrap_or(end))
+    {
+        return true;
+    }
+    // In camel case, a name may begin with the last letter before it.
+    let Some(letters) = short_name(name).or_else(|| short_name(name.get(1..)?)) else { return false };
+    let is_mixed = letters.bytes().skip(1).any(|letter| letter.is_ascii_uppercase())
+        && letters.bytes().any(|letter| letter.is_ascii_lowercase());
+    let piece = [
+        end.rsplit(|c| !is_letter_or_digit(c)).next().unwrap_or(end),
+        name.split(|c| !is_letter_or_digit(c)).next().unwrap_or(name),
+    ];
+    is_mixed || is_very_random(&piece.concat())
 }
 
 #[cfg(test)]

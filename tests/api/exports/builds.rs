@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::files::{SNAPSHOTS, built, logs, path, settled};
 use super::limits::many;
-use super::solved;
+use super::{solved, without_rounds};
 use crate::support::program::{Limits, Settings};
 use crate::support::{Service, eventually, passed, settings};
 
@@ -53,7 +53,7 @@ async fn a_snapshot_that_takes_long_says_how_far_it_is() {
 
 #[tokio::test]
 async fn a_snapshot_whose_builder_died_is_built_anew_as_the_same_bytes_and_given_up_in_the_end() {
-    let service = Service::open().await;
+    let service = without_rounds().await;
     service.accept(&logs(20)).await;
     let snapshot = built(&service, &json!({"dataset": "training-pairs", "file": "parquet"})).await;
     let bytes = service.get(path(&snapshot)).await.body;
@@ -84,7 +84,7 @@ async fn a_snapshot_whose_builder_died_is_built_anew_as_the_same_bytes_and_given
 
 #[tokio::test]
 async fn a_snapshot_of_which_a_crash_of_the_database_has_taken_a_piece_is_built_again() {
-    let service = Service::open().await;
+    let service = without_rounds().await;
     service.accept(&logs(20)).await;
     let snapshot = built(&service, &json!({"dataset": "training-pairs", "file": "parquet"})).await;
     let address = format!("{SNAPSHOTS}/{}", snapshot["id"].as_str().expect("an id"));

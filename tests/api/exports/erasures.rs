@@ -8,8 +8,8 @@ use sqlx::{Postgres, Transaction};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::TRAINING;
 use super::files::{SNAPSHOTS, built, logs};
+use super::{TRAINING, without_rounds};
 use crate::support::Service;
 
 /// The time after which a request waits for the held connection.
@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// A service with two logs and a snapshot of them, and the id of the snapshot.
 async fn with_snapshot() -> (Service, Uuid) {
-    let service = Service::open().await;
+    let service = without_rounds().await;
     service.accept(&logs(2)).await;
     let id = Uuid::from_u128(9);
     let new = json!({"id": id, "dataset": "training-pairs"});

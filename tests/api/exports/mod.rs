@@ -25,7 +25,8 @@ mod splits;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::{Answer, Service};
+use crate::support::program::Settings;
+use crate::support::{Answer, Service, settings};
 
 const TRAINING: &str = "/v1/exports/training-pairs";
 
@@ -35,6 +36,11 @@ const CORRECTIONS: &str = "/v1/exports/correction-pairs";
 fn solved(number: u128, intent: &str, iterations: &[Value]) -> Value {
     json!({"event": "generation", "id": Uuid::from_u128(number), "user_intent": intent, "domain_name": "cbu",
         "iterations": iterations, "success": true})
+}
+
+/// A service whose own rounds build no snapshot before the test does.
+async fn without_rounds() -> Service {
+    Service::with(Settings { upkeep: false, ..settings() }).await
 }
 
 async fn rows(service: &Service, path: &str) -> Vec<Value> {

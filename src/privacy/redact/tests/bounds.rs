@@ -72,17 +72,38 @@ fn a_text_of_nothing_but_names_is_read_in_linear_time() {
         "  - token:\n",
         "\u{1b}[1mpwd=",
         "\u{1b}[",
+        "cookies = {",
+        "cookie('",
+        "cookie]=",
+        "\"httpOnly\": a, ",
+        "echo a | ",
+        "\"a\" |\n",
+        "cat <<EOF | ",
+        "chpasswd:\n",
     ] {
-        let taken = |bytes: usize| {
-            let text = name.repeat(bytes / name.len());
-            let begun = processor_time();
-            redacted(&redactor, &text);
-            processor_time().saturating_sub(begun)
-        };
+        let taken = |bytes: usize| time_of(&redactor, &name.repeat(bytes / name.len()));
         let [short, long] = [1 << 16, 1 << 19].map(taken);
         // A search from each name to the end takes 64 times as long.
         assert!(long < 24 * short + Duration::from_millis(100), "{name}: {short:?}, {long:?}");
     }
+}
+
+#[test]
+fn a_call_with_a_very_long_name_and_many_arguments_is_read_in_linear_time() {
+    let redactor = secrets();
+    let taken = |bytes: usize| {
+        let text = format!("{}.sequelize({}", "a".repeat(bytes / 2), "\"b\", ".repeat(bytes / 10));
+        time_of(&redactor, &text)
+    };
+    let [short, long] = [1 << 16, 1 << 19].map(taken);
+    assert!(long < 24 * short + Duration::from_millis(100), "{short:?}, {long:?}");
+}
+
+/// Returns how long the processor works on the redaction of a text.
+fn time_of(redactor: &Redactor, text: &str) -> Duration {
+    let begun = processor_time();
+    redacted(redactor, text);
+    processor_time().saturating_sub(begun)
 }
 
 #[test]

@@ -10,6 +10,18 @@ fn cookies_of_browsers_and_clients_are_replaced() {
         "[{\"name\":\"sid\",\"value\":\"…\",\"path\":\"/\",\"expires\":-1,\"httpOnly\":true,\"domain\":\"x.io\"}]",
         "#HttpOnly_localhost\tFALSE\t/\tTRUE\t1799999999\tsid\t…\n",
         "cookie:\nsid=…; a=b",
+        "curl https://x.io/a -b sessionid=…",
+        "curl --cookie session=… -o a.txt https://x.io",
+        "SESSION_COOKIE=…",
+        "const sessionCookie = \"…\";",
+        "{\"auth_cookie\": \"…\"}",
+        "COOKIES=sessionid=…; csrftoken=abc",
+        "cookies = \"sessionid=…; csrftoken=abc\"",
+        "set_cookie 'sid=…'",
+        "<RequestsCookieJar[<Cookie sessionid=… for .x.io/>]>",
+        "sid=…; Path=/; Secure; HttpOnly; SameSite=Lax",
+        "  [PHPSESSID] => …",
+        "https://x.io/a;jsessionid=…",
     ] {
         assert_replaced(&redactor, &text.replace('…', &secret), &secret);
     }
@@ -30,15 +42,18 @@ fn cookies_in_the_objects_lists_and_calls_of_a_program_are_replaced() {
         "s.cookies.set('sid', '1', domain='x.io'); s.cookies.update({\"csrf\": \"2\"})",
         "s.cookies['sid'] = '1'\ns.cookies[\"csrf\"]=\"2\"\n",
         "driver.add_cookie({\"name\": \"sid\", \"value\": \"1\"})",
+        "(await cookies()).set({ name: 'sid', value: '1' }); Cookie::new(\"sid\", \"1\")",
         "await context.addCookies([{ name: 'sid', value: '1', url: 'http://localhost' }, { name: 'b', value: '2' }]);",
         "page.setCookie({name: 'sid', value: '1', url})",
         "res.cookie('sid', '1', { httpOnly: true }); cookies().set('sid', `2`)",
         "&http.Cookie{Name: \"sid\", Value: \"1\"}",
+        "'cookies' => ['sid' => '1', 'csrf' => '2'], CookieJar::fromArray(['sid' => '1'], 'x.io')",
+        "jar.setCookieSync('sid=1; path=/', url)",
         "new Cookie(\"sid\", \"1\"); setcookie('sid', '2', time() + 3600);",
     ] {
         let text = text.replace("'1'", &format!("'{first}'")).replace("\"1\"", &format!("\"{first}\""));
         let text = text.replace("'2'", &format!("'{second}'")).replace("\"2\"", &format!("\"{second}\""));
-        let text = text.replace("`2`", &format!("`{second}`"));
+        let text = text.replace("`2`", &format!("`{second}`")).replace("sid=1", &format!("sid={first}"));
         assert_replaced(&redactor, &text, &first);
         assert!(!redacted(&redactor, &text).contains(&second), "{text}");
     }
@@ -58,6 +73,13 @@ fn packages_and_code_that_are_named_after_cookies_stay() {
         "const cookie = parse(request.headers['x-forwarded-for-2']); cookies.get('name-of-the-cookie-2')"
             .to_owned(),
         "cookies: {\n  theme: 'dark-mode-of-2024',\n}".to_owned(),
+        format!(
+            "\"cookie\": {{:hex, :cookie, \"0.1.7\", \"{commit}{}\", [:mix], [], \"hexpm\"}},",
+            &commit[..24]
+        ),
+        "{\"cookie\":{\"originalMaxAge\":864,\"expires\":\"2024-05-01T12:00:00.000Z\",\"httpOnly\":true}}".to_owned(),
+        "res.cookie('theme', 'dark', { expires: new Date('2024-05-01T12:00:00Z') })".to_owned(),
+        "db.cookies.insertOne({ _id: ObjectId(\"65f1c2b7ad0e84c35b6f2a19\"), updatedAt: '2024-05-01T12:00:00Z' })".to_owned(),
         format!("cookies()\nlet commit = '{commit}';"),
     ] {
         assert_eq!(redacted(&redactor, &text), text);

@@ -18,6 +18,8 @@ fn passwords_that_programs_read_from_others_are_replaced() {
         "printf 'root:%s' '…' | /usr/sbin/chpasswd",
         "echo \"$USER:…\" | sudo chpasswd",
         "echo '…' | passwd --stdin bob",
+        "echo -e \"…\\n…\" | passwd root",
+        "echo '…' | openssl passwd -6 -stdin",
         "echo '…' | vercel env add API production",
         "echo '…' | kinit bob@EXAMPLE.COM",
         "echo '…' | gpg --batch --passphrase-fd 0 -d a.gpg",
@@ -37,7 +39,8 @@ fn passwords_in_documents_and_strings_that_programs_read_are_replaced() {
         "docker login -u bob --password-stdin <<'EOF'\n…\nEOF",
         "cat <<EOF | docker login -u bob --password-stdin\n…\nEOF",
         "{\"command\": \"chpasswd <<-EOF\\n\\troot:…\\nEOF\"}",
-        "chpasswd:\n  list: |\n    root:…\n",
+        "sudo chpasswd <<EOF\nroot:…\nbob:…\nann:a\ntim:…\nEOF",
+        "chpasswd:\n  list: |\n    root:…\n    bob:…\n",
         "chpasswd:\n  expire: false\n  list:\n    - root:…\n",
     ] {
         assert_replaced(&redactor, &text.replace('…', &secret), &secret);

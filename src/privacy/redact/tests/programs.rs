@@ -9,6 +9,14 @@ fn secrets_that_are_sent_and_stored_without_a_name_before_them_are_replaced() {
         format!("bob:{secret}@tcp6([::1]:3306)/, bob:{secret}@cloudsql(a:b:c)/app"),
         format!("url := fmt.Sprintf(\"bob:{secret}@/%s\", name)"),
         format!("new Sequelize(\"app\", \"root\", \"{secret}\", {{dialect: \"mysql\"}})"),
+        format!("neo4j.auth.basic('neo4j', '{secret}')"),
+        format!("variables:\n  DB_PASSWORD:\n    value: \"{secret}\"\n    description: x"),
+        format!("env:\n- name: DB_PW\n  value: {secret}\n- name: smtpPass\n  value: {secret}"),
+        format!("dbPw={secret}"),
+        format!("{{\"algoliaKey\": \"{secret}\"}}"),
+        format!("const weatherKey = '{secret}';"),
+        format!("{{\"adminPW\": \"{secret}\"}}"),
+        format!("Password for the [elastic] user successfully reset.\nNew value: {secret}"),
         format!("new Sequelize(`app`, `root`, `{secret}`)"),
         format!("Content-Disposition: form-data; name=\"password\"\r\n\r\n{secret}\r\n--b--"),
         format!("> form-data; name=\"api_key\"\n> Content-Type: text/plain\n> \n> {secret}\n"),
@@ -19,6 +27,8 @@ fn secrets_that_are_sent_and_stored_without_a_name_before_them_are_replaced() {
     ] {
         assert_replaced(&redactor, &text, &secret);
     }
+    let printed = "[Note] A temporary password is generated for root@localhost: Xy;kl,+tUo(q\n";
+    assert_replaced(&redactor, printed, "Xy;kl,+tUo(q");
 }
 
 #[test]
@@ -116,7 +126,6 @@ fn secrets_of_usual_programs_and_files_are_replaced() {
         "echo installing-things-now | tee log, echo key1=value2 | sort",
         "import { Button2 } from '@/components'; resolve:lib2Name@/src",
         "Content-Disposition: form-data; name=\"comment\"\r\n\r\nqQ7xK2mZ9vB4nR8tqQ7xK2mZ\r\n--b--",
-        "[\"x7KdQm2LvTz9RbYw4NcXe8HsJa1Gf5-pw\",\n\"Zq3Lr8Vt1Xw5Yb7Nc2Md6Kf9Hs4Jg0Pa\"]",
         "{\"auth\": \"oauth2\", \"pass\": true}",
         "https://example.com/sig=1&sig=abc",
         "10:30:5432:ok",
@@ -436,5 +445,20 @@ fn keys_in_queries_are_replaced_by_the_names_that_services_give_them() {
     for text in ["https://x.io/?key=users/2024/report-final.pdf", "?key=application_name&sid=overview-of-all"]
     {
         assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
+fn a_short_name_inside_a_random_word_names_nothing() {
+    let redactor = secrets();
+    for word in [
+        "toolu_01iQUPWDIt0XWGn9nlHxJPzZ",
+        "aB3xpWd9QmT",
+        "Zq3Lr8Vt1Xw5Yb7Nc2Md6KfaPw",
+        "x7KdQm2LvTz9RbYw4NcXe8HsJa1Gf5-pw",
+    ] {
+        let text = format!("[\"{word}\",\n\"Zq3Lr8Vt1Xw5Yb7Nc2Md6Kf9Hs4Jg0Pa\"]");
+        assert_eq!(redacted(&redactor, &text), text);
+        assert_eq!(stored(&redactor, &text), text);
     }
 }
