@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
 
 /// How many requests of a project wait to read long records without a place among those that read.
-const OUTSIDE: usize = 8;
+const OUTSIDE: usize = 16;
 
 /// How long somebody who needs memory late pauses before they ask for it again.
 const PAUSE: Duration = Duration::from_millis(100);

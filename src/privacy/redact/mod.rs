@@ -6,6 +6,7 @@
 mod addresses;
 mod azure;
 mod builtin;
+mod camel_case;
 mod colors;
 mod commands;
 mod cookies;

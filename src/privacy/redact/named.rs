@@ -102,17 +102,13 @@ const BEHIND_SHORT: [&str; 31] = [
     "\"", "'", "`", "\\", ">", "(", ")", "[", "]", "{", ",", ";", "|", "?",
 ];
 
-/// What is behind `Key` at the end of a name in camel case.
-const BEHIND_KEY: [&str; 8] = ["=", ":", " =", " :", "\"", "'", "`", "\\"];
-
 /// Returns the texts of which each name of a secret has one.
 pub(super) fn anchors() -> Vec<&'static str> {
     static ANCHORS: LazyLock<Vec<String>> = LazyLock::new(|| {
         let keys =
             KEY_WORDS.iter().flat_map(|word| ["", ".", " ", ":"].map(|sign| format!("{word}{sign}key")));
         let short = SHORT.iter().flat_map(|name| BEHIND_SHORT.map(|behind| format!("{name}{behind}")));
-        let camel = BEHIND_KEY.map(|behind| format!("key{behind}"));
-        keys.chain(short).chain(camel).chain(LONG.iter().map(|&name| name.to_owned())).collect()
+        keys.chain(short).chain(LONG.iter().map(|&name| name.to_owned())).collect()
     });
     ANCHORS.iter().map(String::as_str).collect()
 }
@@ -133,7 +129,7 @@ pub(super) const WORDS: &str =
 pub(super) fn keys() -> String {
     let words = KEY_WORDS.join("|");
     format!(
-        r"(?:[_-]key|_keys|(?-i:[a-z0-9]Keys?)|(?:{words}|subscription|supabase|twilio)[. :]?keys?){KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|(?-i:[a-z](?:Pw|PW))|bw_session)\b"
+        r"(?:[_-]key|_keys|(?:{words}|subscription|supabase|twilio)[. :]?keys?){KEY_MORE}\b|(?:_auth|_pat|_salt|(?:\b|_|wifi|wpa)psk|(?:\b|_|bind|root)pw|(?-i:[a-z](?:Pw|PW))|bw_session)\b"
     )
 }
 

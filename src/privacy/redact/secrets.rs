@@ -3,7 +3,8 @@
 
 use super::pattern::Pattern;
 use super::{
-    addresses, azure, commands, cookies, headers, marks, members, named, pairs, private_keys, shapes, tables,
+    addresses, azure, camel_case, commands, cookies, headers, marks, members, named, pairs, private_keys,
+    shapes, tables,
 };
 
 /// Returns the patterns of the rule.
@@ -17,6 +18,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         .chain(cookies::patterns())
         .chain(addresses::patterns())
         .chain(named::patterns())
+        .chain([camel_case::pattern()])
         .chain(members::patterns())
         .chain(tables::patterns(&named::anchors()))
         .chain(commands::patterns())

@@ -449,6 +449,21 @@ fn keys_in_queries_are_replaced_by_the_names_that_services_give_them() {
 }
 
 #[test]
+fn what_is_called_a_key_in_camel_case_stays_if_it_is_no_key() {
+    let redactor = secrets();
+    for text in [
+        "\"S3Key\": \"RHEL5export-i-fh8sjjsq.ova\", \"AWS::KMS::ReplicaKey\": \"903f43e74c8d8853\"",
+        "if(xmlSecPtrListAdd(&(dsigCtx->keyInfoReadCtx.enabledKeyData), BAD_CAST xmlSecKeyDataX509Id) < 0) {",
+        "PK11SymKey *PK11_SymKeyFromHandle(PK11SlotInfo *slot, PK11SymKey *parent,",
+        "'KvJumpToKeySymbol', \"BlobKeyProperty\", Key=myKey,Value=myKeyValue2",
+        "{\"primaryKey\": \"aB3dE5gH7jK9mN1pQ3sT\", \"messageKey\": \"aB3dE5gH7jK9mN1pQ3sT\"}",
+        "const sortKey = 'createdAtOfTheRecord2';",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
 fn a_short_name_inside_a_random_word_names_nothing() {
     let redactor = secrets();
     for word in [

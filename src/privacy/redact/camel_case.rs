@@ -1,0 +1,36 @@
+//! Keys of services whose names are in camel case, such as `weatherKey`. Programs call much else so, so that only a value is replaced
+//! that looks like nothing but a key.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::expression::Expression;
+use super::named::{OTHER_NAME, QUOTE};
+use super::pattern::Pattern;
+use super::random::is_key;
+
+/// Names of what is called a key, and is no secret.
+const OTHERS: &str =
+    "(?:component|device|event|file|index|item|lookup|message|node|query|registry|style|usage)key";
+
+/// Returns the pattern of such keys.
+pub(super) fn pattern() -> Pattern {
+    Pattern::values(&["key=", "key:", "key =", "key :", "key\"", "key'", "key`", "key\\"], keys)
+}
+
+fn keys(text: &str) -> Vec<Range<usize>> {
+    static KEY: LazyLock<Expression> = LazyLock::new(|| {
+        const VALUE: &str = "[A-Za-z0-9_+/=.-]{16,}";
+        Expression::builtin(&format!(
+            r"(?m-u)\b(?<name>[a-z][A-Za-z0-9]*Key){QUOTE}?\s*[:=]\s*(?:{QUOTE}(?<quoted>{VALUE}){QUOTE}|(?<bare>{VALUE})\s*$)"
+        ))
+    });
+    static OTHER: LazyLock<Expression> =
+        LazyLock::new(|| Expression::builtin(&format!("(?i-u)(?:{OTHER_NAME}|{OTHERS})$")));
+    let values = KEY.captures_iter(text).filter_map(|found| {
+        let value = found.name("quoted").or_else(|| found.name("bare"))?;
+        let is_other = found.name("name").is_some_and(|name| OTHER.is_match(name.as_str()));
+        (is_key(value.as_str()) && !is_other).then(|| value.range())
+    });
+    values.collect()
+}
