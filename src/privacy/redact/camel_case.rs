@@ -10,8 +10,9 @@ use super::pattern::Pattern;
 use super::random::is_key;
 
 /// Names of what is called a key, and is no secret.
-const OTHERS: &str =
-    "(?:component|device|event|file|index|item|lookup|message|node|query|registry|style|usage)key";
+const OTHERS: &str = "(?:action|address|avatar|checksum|commit|component|content|contract|cursor|device|etag|event|file|folder|group|hash|host\
+    |identity|index|issue|item|lookup|matched|message|mint|next|node|p256dh|page|peer|post|project|publishable|query|registry|row|s3|sheet|site\
+    |spreadsheet|style|usage|validator)key";
 
 /// Returns the pattern of such keys.
 pub(super) fn pattern() -> Pattern {
@@ -20,7 +21,7 @@ pub(super) fn pattern() -> Pattern {
 
 fn keys(text: &str) -> Vec<Range<usize>> {
     static KEY: LazyLock<Expression> = LazyLock::new(|| {
-        const VALUE: &str = "[A-Za-z0-9_+/=.-]{16,}";
+        const VALUE: &str = "[A-Za-z0-9_+/=-]{16,}";
         Expression::builtin(&format!(
             r"(?m-u)\b(?<name>[a-z][A-Za-z0-9]*Key){QUOTE}?\s*[:=]\s*(?:{QUOTE}(?<quoted>{VALUE}){QUOTE}|(?<bare>{VALUE})\s*$)"
         ))
@@ -30,7 +31,8 @@ fn keys(text: &str) -> Vec<Range<usize>> {
     let values = KEY.captures_iter(text).filter_map(|found| {
         let value = found.name("quoted").or_else(|| found.name("bare"))?;
         let is_other = found.name("name").is_some_and(|name| OTHER.is_match(name.as_str()));
-        (is_key(value.as_str()) && !is_other).then(|| value.range())
+        let is_public = ["0x", "pk_", "phc_"].iter().any(|beginning| value.as_str().starts_with(beginning));
+        (is_key(value.as_str()) && !is_other && !is_public).then(|| value.range())
     });
     values.collect()
 }

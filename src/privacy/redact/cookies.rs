@@ -127,7 +127,7 @@ fn in_brackets(text: &str) -> Vec<Range<usize>> {
     });
     static STRING: LazyLock<Expression> = LazyLock::new(|| {
         Expression::builtin(&format!(
-            r#"(?i-u)(?:[\s"'`,{{(](?<other>{OTHERS}){QUOTE}?\s*[:=]\s*(?:(?:new\s)?[a-z]+\()?)?["'`](?:[a-z0-9_.-]+=)?((?u:[^\s"'`\\;=]){{16,}}=*)(?:;(?u:[^"'`\\\n])*)?\\*["'`]"#
+            r#"(?i-u)(?:[\s"'`,{{(](?<other>{OTHERS}){QUOTE}?\s*[:=]\s*(?:(?:new\s)?[a-z]+\()?)?["'`]((?u:[^\s"'`\\;]){{16,}})(?:;(?u:[^"'`\\\n])*)?\\*["'`]"#
         ))
     });
     let (mut values, mut at) = (Vec::new(), 0);
@@ -141,7 +141,8 @@ fn in_brackets(text: &str) -> Vec<Range<usize>> {
         }
         let strings = STRING.captures_iter(&inside[..length]).filter(|string| string.name("other").is_none());
         let strings = strings.filter_map(|string| string.meant());
-        let cookies = strings.filter(|string| is_random(string.as_str()) && !is_other(string.as_str()));
+        let cookies =
+            strings.filter(|string| has_random_value(string.as_str()) && !is_other(string.as_str()));
         values.extend(cookies.map(|cookie| open + cookie.start()..open + cookie.end()));
     }
     values

@@ -223,7 +223,7 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
         // The value of a variable or member, an element of XML, a value in a manifest that has names and values, the next
         // argument of a call, the only one, or what is taken without a variable.
         format!(
-            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*(?:{quoted}|{opened})|(?:{pair}|{sign})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{opened}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
+            r"(?:(?<other>[a-z0-9_.-]*{OTHER_NAME}|(?-i:-- PASS))|{name})(?:{typed}\s*(?:{quoted}|{opened})|(?:{below}|{sign}|{pair})\s*(?:\\\r?\n\s*)?(?:{block}|{quoted}|{opened}|{bare})|{argument}\s*{quoted}|{element}\s*(?:{quoted}|{bare})|(?<attributes>{QUOTE}?\s))",
             // The type, which may be one of several, or the methods of a property are between the name and the sign.
             typed = format_args!(
                 r"(?:\[[0-9]*\])?\??(?:[ \t]*(?::[ \t]*|[ \t]){TYPE}(?:[ \t]{TYPE}){{0,2}}(?:[ \t]*[|&][ \t]*{TYPE}){{0,3}})?(?:\s*\{{[a-z; ]*\}})?[ \t]*="
@@ -242,8 +242,9 @@ static SIGNS: LazyLock<[Expression; 2]> = LazyLock::new(|| {
                 r"(?:{QUOTE}?\s?[,({{]|{QUOTE}?\s|[\])]*{QUOTE}?[\])]*(?:\s*(?:\bor\b|\|\||\?\?|\?:|\{{)|{QUOTE}?\)?\s*\.(?:unwrap_or(?:_else)?|or_?else(?:_?get)?|getorelse)\((?:\|_\||\(\)\s?->)?\s*\{{?|\.(?:fill|type|send_?keys)\()|{QUOTE};s:[0-9]+:)"
             ),
             pair = format_args!(
-                r"{QUOTE}?(?:\s*->\s*null)?\s*[,;:]?(?:\s*[a-z_]+:[ \t]*[a-z_]+[ \t]*\r?\n){{0,2}}\s*(?:[~+-]\s+)?{QUOTE}?\b(?:(?:[a-z]+:|parameter)?value|content){QUOTE}?\s*[:=]"
+                r"{QUOTE}?(?:\s*->\s*null)?\s*[,;]?(?:\s*[a-z_]+:[ \t]*[a-z_]+[ \t]*\r?\n){{0,2}}\s*(?:[~+-]\s+)?{QUOTE}?\b(?:(?:[a-z]+:|parameter)?value|content){QUOTE}?\s*[:=]"
             ),
+            below = format_args!(r"{QUOTE}?:[ \t]*\r?\n[ \t]+{QUOTE}?value{QUOTE}?\s*:"),
             element = format_args!(
                 r"(?:{QUOTE}?(?:>|\\+u003e|&gt;)(?:\s*<value>)?|</key>|</(?:param-)?name>\s*<(?:param-)?value>)"
             ),

@@ -150,7 +150,11 @@ pub(super) fn is_varied(text: &str) -> bool {
 /// Returns the short name with which a text begins.
 fn short_name(text: &str) -> Option<&str> {
     const NAMES: [&str; 3] = ["pass", "pwd", "pw"];
+    const LONG: [&str; 4] = ["password", "passwd", "passphrase", "passcode"];
     let begins = |name: &str| text.get(..name.len()).filter(|letters| letters.eq_ignore_ascii_case(name));
+    if LONG.into_iter().any(|name| begins(name).is_some()) {
+        return None;
+    }
     NAMES.into_iter().find_map(begins)
 }
 
@@ -167,12 +171,16 @@ pub(super) fn is_in_random_word(before: &str, name: &str) -> bool {
         return true;
     }
     // In camel case, a name may begin with the last letter before it.
-    let Some(letters) = short_name(name).or_else(|| short_name(name.get(1..)?)) else { return false };
+    let own = short_name(name);
+    let Some(letters) = own.or_else(|| short_name(name.get(1..)?)) else { return false };
     let is_mixed = letters.bytes().skip(1).any(|letter| letter.is_ascii_uppercase())
         && letters.bytes().any(|letter| letter.is_ascii_lowercase());
+    // A name that is joined to others is at their end.
+    let is_joined = own.is_some_and(|letters| !name[letters.len()..].starts_with(is_of_word));
+    let is_of_piece = |c: char| if is_joined { is_letter_or_digit(c) } else { is_of_word(c) };
     let piece = [
-        end.rsplit(|c| !is_letter_or_digit(c)).next().unwrap_or(end),
-        name.split(|c| !is_letter_or_digit(c)).next().unwrap_or(name),
+        end.rsplit(|c| !is_of_piece(c)).next().unwrap_or(end),
+        name.split(|c| !is_of_piece(c)).next().unwrap_or(name),
     ];
     is_mixed || is_very_random(&piece.concat())
 }

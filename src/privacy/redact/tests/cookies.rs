@@ -38,6 +38,7 @@ fn cookies_in_the_objects_lists_and_calls_of_a_program_are_replaced() {
         "{\"code\": \"cookies = {\\n    'sid': '1',\\n    'csrf': '2'\\n}\"}",
         "+cookies = {\n+    'sid': '1',\n+    'csrf': '2',\n+}\n",
         "cookies=dict(sessionid='1', csrf='2')",
+        "cookies={'_app_session': 'dGhlIHNlc3Npb24=--1', 'sid': '2'}",
         "cookies: dict[str, str] = {'sid': '1'}",
         "s.cookies.set('sid', '1', domain='x.io'); s.cookies.update({\"csrf\": \"2\"})",
         "s.cookies['sid'] = '1'\ns.cookies[\"csrf\"]=\"2\"\n",
@@ -54,6 +55,7 @@ fn cookies_in_the_objects_lists_and_calls_of_a_program_are_replaced() {
         let text = text.replace("'1'", &format!("'{first}'")).replace("\"1\"", &format!("\"{first}\""));
         let text = text.replace("'2'", &format!("'{second}'")).replace("\"2\"", &format!("\"{second}\""));
         let text = text.replace("`2`", &format!("`{second}`")).replace("sid=1", &format!("sid={first}"));
+        let text = text.replace("=--1", &format!("=--{first}"));
         assert_replaced(&redactor, &text, &first);
         assert!(!redacted(&redactor, &text).contains(&second), "{text}");
     }

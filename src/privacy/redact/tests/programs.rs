@@ -457,6 +457,8 @@ fn what_is_called_a_key_in_camel_case_stays_if_it_is_no_key() {
         "PK11SymKey *PK11_SymKeyFromHandle(PK11SlotInfo *slot, PK11SymKey *parent,",
         "'KvJumpToKeySymbol', \"BlobKeyProperty\", Key=myKey,Value=myKeyValue2",
         "{\"primaryKey\": \"aB3dE5gH7jK9mN1pQ3sT\", \"messageKey\": \"aB3dE5gH7jK9mN1pQ3sT\"}",
+        "env:\n- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: x\n- name: GIT_SHA\n  value: 9f1c2b7ad0e84c35b6f2a19d7c3e5f809f1c2b7a",
+        "siteKey: \"6LdAbCdEfGh1234ijKlMnOp5678\", mintKey: \"0x9f1c2b7ad0e84c35b6f2a19d7c3e5f80\"",
         "const sortKey = 'createdAtOfTheRecord2';",
     ] {
         assert_eq!(redacted(&redactor, text), text);
