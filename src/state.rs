@@ -92,10 +92,7 @@ impl State {
         memory: &Memory,
         read: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        memory.enter(Entry::without_turn(project, self.keyring.reading())).await?;
-        let read = read.await;
-        memory.leave();
-        read
+        memory.entered(Entry::without_turn(project, self.keyring.reading()), read).await
     }
 
     /// Returns whether the server has begun to stop.

@@ -244,6 +244,20 @@ impl Memory {
         self.enter_again().await
     }
 
+    /// Reads something for a request that was not let in, or has left. It is let in before, and leaves afterwards, also if nobody
+    /// waits for the end.
+    pub async fn entered<T>(&self, entry: Entry, read: impl Future<Output = Result<T>>) -> Result<T> {
+        struct Leaving<'a>(&'a Memory);
+        impl Drop for Leaving<'_> {
+            fn drop(&mut self) {
+                self.0.leave();
+            }
+        }
+        let _leaving = Leaving(self);
+        self.enter(entry).await?;
+        read.await
+    }
+
     /// Waits until a request is let in again that has left, if it was let in before.
     pub(super) async fn enter_again(&self) -> Result<()> {
         let entry = lock(&self.0.entry).clone();

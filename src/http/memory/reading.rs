@@ -87,9 +87,13 @@ impl Reading<'_> {
             if outside.is_some() {
                 self.memory.leave();
             }
-            timeout(PATIENCE, self.wait(bytes)).await.map_err(|_| FULL)??;
-            if outside.is_some() {
-                self.memory.enter_again().await?;
+            let mut waited = timeout(PATIENCE, self.wait(bytes)).await.unwrap_or(Err(FULL));
+            if waited.is_ok() && outside.is_some() {
+                waited = self.memory.enter_again().await;
+            }
+            if let Err(error) = waited {
+                self.let_go();
+                return Err(error);
             }
         }
     }

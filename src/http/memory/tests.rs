@@ -298,3 +298,15 @@ async fn some_requests_of_a_project_leave_their_places_while_they_wait_and_furth
     let (all, ()) = futures_util::join!(futures_util::future::join_all((0..OUTSIDE + 3).map(read)), others);
     assert!(all.into_iter().all(|read| read.is_ok()));
 }
+
+#[tokio::test]
+async fn a_request_that_stops_reading_in_the_middle_leaves_its_place() {
+    let (places, own) = (crate::sharing::Shares::new(1), Arc::<str>::from("own"));
+    let memory = Memory::of_project(&Budget::new(8 << 20), &own);
+    let entry = Entry::without_turn(&own, &places);
+    let mut read = Box::pin(memory.entered(entry, std::future::pending::<Result<()>>()));
+    assert!((&mut read).now_or_never().is_none());
+    assert_eq!(places.taken(), 1);
+    drop(read);
+    assert_eq!(places.taken(), 0);
+}

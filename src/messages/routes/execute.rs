@@ -112,7 +112,7 @@ async fn plan(app: &App, tenant: &Arc<Tenant>, id: Uuid, memory: &Memory) -> Res
     let reading = memory.reading(rows::MOST);
     let read = async || store::plan(&mut *app.db.acquire().await?, &tenant.name, id, &reading).await;
     loop {
-        match app.among_readers(&tenant.name, memory, reading.by(read)).await {
+        match app.among_readers(&tenant.name, memory, Box::pin(reading.by(read))).await {
             Ok(plan) => return plan.ok_or(Error::NotFound("send")),
             Err(error) if error.is_transient() && Instant::now() < until => sleep(PAUSE).await,
             Err(error) => {
@@ -134,7 +134,7 @@ async fn asked_again(writing: &Writing, new: &NewSend) -> Result<Option<Pair>> {
     writing.memory().end_turn();
     let (app, project, reading) = (&writing.app, &writing.caller.project, writing.memory().reading_one());
     let read = async || store::pair(&mut *app.db.acquire().await?, project, id, &reading).await;
-    let pair = app.among_readers(project, writing.memory(), reading.by(read)).await?;
+    let pair = app.among_readers(project, writing.memory(), Box::pin(reading.by(read))).await?;
     if new.user_text.is_none() && pair.as_ref().is_some_and(|pair| pair.user_text.is_none()) {
         let detail = "must be given, because the text of the pair in reask_of is not kept";
         return Err(Error::invalid("/user_text", detail));

@@ -169,19 +169,19 @@ pub(super) async fn start(
             written.push(again(hash, start));
             continue;
         }
-        let mut made = match plan(connection, project, rules, id, start).await {
-            Ok(planned) => insert(connection, project, &[planned]).await?,
-            Err(Failed::Refused(error)) => vec![Err(error)],
+        let first = written.len();
+        match plan(connection, project, rules, id, start).await {
+            Ok(planned) => written.extend(insert(connection, project, &[planned]).await?),
+            Err(Failed::Refused(error)) => written.push(Err(error)),
             Err(Failed::Database(error)) => return Err(error),
-        };
+        }
         // The same request may have made it meanwhile, and taken the pair.
-        if made.iter().any(Result::is_err) {
+        if let Some(refused @ Err(_)) = written.get_mut(first) {
             let stored = tables::request_hashes(connection, project, Table::Sends, &[id]).await?;
             if let Some(hash) = stored.get(&id) {
-                made = vec![again(hash, start)];
+                *refused = again(hash, start);
             }
         }
-        written.append(&mut made);
     }
     Ok(written)
 }

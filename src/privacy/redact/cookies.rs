@@ -39,7 +39,7 @@ pub(super) fn patterns() -> [Pattern; 16] {
         Pattern::matches(
             &["cookie"],
             &format!(
-                r#"(?i)(?:(?-u:\b)|(?-u:\b)set_|{CODE})cookies?(?:{sets}|{QUOTE}?:(?:{GAP})?{QUOTE}?|=\[)((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
+                r#"(?i)(?:(?-u:\b)|(?-u:\b)set_|{CODE})(?:cookies?{sets}|cookie(?:{QUOTE}?:(?:{GAP})?{QUOTE}?|=\[))((?:=\\*"[^"\r\n\\]*\\*"|[^\r\n"'\\&]|\\+/|&(?:[^\s"'\\q#]|q[^\s"'\\u])){{8,}})"#
             ),
             has_random_value,
         ),

@@ -82,6 +82,7 @@ fn packages_and_code_that_are_named_after_cookies_stay() {
         "{\"cookie\":{\"originalMaxAge\":864,\"expires\":\"2024-05-01T12:00:00.000Z\",\"httpOnly\":true}}".to_owned(),
         "res.cookie('theme', 'dark', { expires: new Date('2024-05-01T12:00:00Z') })".to_owned(),
         "db.cookies.insertOne({ _id: ObjectId(\"65f1c2b7ad0e84c35b6f2a19\"), updatedAt: '2024-05-01T12:00:00Z' })".to_owned(),
+        format!("SPEC CHECKSUMS:\n  react-native-cookies: {commit}\ncookies:\n  id: {commit}\n"),
         format!("cookies()\nlet commit = '{commit}';"),
     ] {
         assert_eq!(redacted(&redactor, &text), text);
