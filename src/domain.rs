@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::db::erased::{Cause, Counts, Piece};
+use crate::db::made::Made;
 use crate::db::receipt::Written;
 use crate::error::{Error, Result, cut};
 use crate::http::line::Line;
@@ -338,16 +339,15 @@ impl Event {
         }
     }
 
-    /// Returns how many records the event makes, of those that a quota limits.
+    /// Returns the records that the event makes, of those that a quota limits, if it makes any.
     #[must_use]
-    pub fn records(&self) -> usize {
-        match (self, self.kind()) {
-            (Self::Memory(event), "memory_code") => event.pieces().map_or(0, |code| code.chunks.len()),
-            (
-                _,
-                "generation" | "suggestion" | "search" | "pair" | "send" | "memory" | "conversation_query",
-            ) => 1,
-            _ => 0,
+    pub fn made(&self) -> Option<Made> {
+        match self {
+            Self::Generation(event) => event.made(),
+            Self::Suggestion(event) => event.made(),
+            Self::Search(event) => event.made(),
+            Self::Message(event) => event.made(),
+            Self::Memory(event) => event.made(),
         }
     }
 

@@ -9,6 +9,7 @@ pub mod erased;
 pub mod gin;
 pub mod insert;
 pub mod kept;
+pub mod made;
 pub mod process;
 pub mod receipt;
 pub mod replays;

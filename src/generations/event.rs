@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::{
     Amendment, Attempt, Generation, NewAttempt, NewGeneration, NewReview, Outcome, Verdict, numbers,
 };
+use crate::db::made::Made;
 use crate::error::Result;
 use crate::http::line::{Line, Record};
 use crate::privacy::redact::{Redaction, Texts as _};
@@ -95,6 +96,12 @@ impl Event {
             Action::Review { .. } => 3,
             Action::Amend(_) => 4,
         }]
+    }
+
+    /// Returns the record that the event makes, if it makes one.
+    #[must_use]
+    pub fn made(&self) -> Option<Made> {
+        matches!(self.action, Action::Start(_)).then(|| Made::one("generations", self.generation_id))
     }
 
     /// Returns the number of attempts that a log begins with.

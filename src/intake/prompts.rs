@@ -49,17 +49,18 @@ impl Listener for Conversations {
         connection: &mut PgConnection,
         tenant: &Arc<Tenant>,
         entries: &[Entry],
-    ) -> sqlx::Result<()> {
+    ) -> sqlx::Result<usize> {
         let mut kept = Vec::new();
         for event in entries.iter().filter_map(|entry| query(entry, self.key)) {
             kept.extend(tenant.keep(domain::Event::from(event)).await);
         }
         let queries: Vec<_> = kept.iter().filter_map(|event| event.part(of_memory)).collect();
-        if !queries.is_empty() {
-            // A query that was reported before, with another time, stays unchanged.
-            memories::write::write(connection, &tenant.name, &queries).await?;
+        if queries.is_empty() {
+            return Ok(0);
         }
-        Ok(())
+        // A query that was reported before, with another time, stays unchanged.
+        let written = memories::write::write(connection, &tenant.name, &queries).await?;
+        Ok(written.iter().flatten().filter(|receipt| !receipt.replayed).count())
     }
 }
 

@@ -7,6 +7,7 @@ use super::help::{Help, Traces};
 use super::rules::intent::DetectedIntent;
 use super::suggestion::Shown;
 use super::{BySession, Memory, MemoryChange, NewFeedback, NewMemory, NewQuery, Verdict};
+use crate::db::made::Made;
 use crate::error::Result;
 use crate::http::Checks;
 use crate::http::line::{Line, Record};
@@ -145,6 +146,19 @@ impl Event {
     #[must_use]
     pub fn pieces(&self) -> Option<&Code> {
         if let Action::Replace(code) = &self.action { Some(code) } else { None }
+    }
+
+    /// Returns the records that the event makes, if it makes any. Those of a file replace its former ones.
+    #[must_use]
+    pub fn made(&self) -> Option<Made> {
+        match &self.action {
+            Action::Start(_) => Some(Made::one("memories", self.id)),
+            Action::Ask(ask) => Some(Made::one("conversation_queries", ask.id)),
+            Action::Replace(code) => {
+                Some(Made { records: code.chunks.len(), ids: vec![("memories", "code_file", code.file)] })
+            }
+            _ => None,
+        }
     }
 
     /// Makes the event that stores a memory. `id` is used if the request has no id of its own. Without either, a new

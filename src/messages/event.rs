@@ -19,6 +19,7 @@ use super::send::Mode;
 use super::usage::{Tokens, numbers_of, tokens_of};
 use super::visible::PairFilter;
 use super::{NewAttempt, NewPair, NewSend, Outcome, Pair, PairChange, Send};
+use crate::db::made::Made;
 use crate::error::{Error, Result};
 use crate::http::line::{Line, Record};
 use crate::privacy::redact::{Redaction, Texts as _};
@@ -306,6 +307,20 @@ impl Event {
             return Ok(size_of_val(start.found.get_or_init(|| found).as_slice()));
         }
         Ok(0)
+    }
+
+    /// Returns the record that the event makes, if it makes one. The pair of a send replaces the one that it asks again.
+    #[must_use]
+    pub fn made(&self) -> Option<Made> {
+        match &self.action {
+            Action::Pair(_) => Some(Made::one("pairs", self.id)),
+            Action::Send(start) => {
+                let mut made = Made::one("sends", self.id);
+                made.ids.extend(start.new.reask_of.map(|pair| ("pairs", "id", pair)));
+                Some(made)
+            }
+            Action::Attempt(_) | Action::End(_) | Action::Edit(_) => None,
+        }
     }
 
     /// Returns the event's kind, one of [`KINDS`].

@@ -11,7 +11,8 @@ use crate::sharing::while_wanted;
 const RARE: u32 = 20;
 
 /// The records that a project may still store. They are counted when the project first writes, and then every few seconds.
-/// What is written meanwhile is subtracted. A record that is sent again counts like a new one until the next count.
+/// What is written meanwhile is subtracted. While there is room, a record that is sent again counts like a new one until the next
+/// count.
 #[derive(Debug, Default)]
 pub struct Room {
     counted: Mutex<Option<Counted>>,

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::rules::learner::GivenHint;
 use super::{NewFallback, NewSearch, Resolve, Search};
+use crate::db::made::Made;
 use crate::error::Result;
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::HashKey;
@@ -73,6 +74,12 @@ impl Event {
             Action::Append(_) => 1,
             Action::Finalize { .. } => 2,
         }]
+    }
+
+    /// Returns the record that the event makes, if it makes one.
+    #[must_use]
+    pub fn made(&self) -> Option<Made> {
+        matches!(self.action, Action::Start(_)).then(|| Made::one("searches", self.search_id))
     }
 
     /// Makes the event that starts a search, with the hints of its response. The id is that of the request, or else

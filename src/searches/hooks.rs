@@ -83,7 +83,7 @@ impl Report {
         let source = &self.origin.source;
         let counts = write::replay(&mut transaction, tenant, source, &mut HashMap::new(), entries).await?;
         transaction.commit().await?;
-        tenant.room.spend(counts.searches_started);
+        tenant.room.spend(counts.records);
         Ok(())
     }
 

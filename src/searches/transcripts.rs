@@ -204,13 +204,14 @@ pub fn complete_alone(entry: &mut Entry) {
 
 /// Another receiver of the prompts in transcripts.
 pub trait Listener: Send + Sync {
-    /// Receives the entries with a prompt, whose texts are redacted, in the transaction that stores their lines.
+    /// Receives the entries with a prompt, whose texts are redacted, in the transaction that stores their lines. Returns how many
+    /// records it makes of them.
     fn hear(
         &self,
         connection: &mut PgConnection,
         tenant: &Arc<Tenant>,
         entries: &[Entry],
-    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+    ) -> impl Future<Output = sqlx::Result<usize>> + Send;
 }
 
 /// The intake of one source's lines.
@@ -252,21 +253,17 @@ impl<'a, L: Listener> Intake<'a, L> {
         if piece.lines.is_empty() {
             return Ok((TranscriptCounts::default(), 0, 0));
         }
-        self.tenant.room.expect(self.tenant.quotas.rows)?;
         let mut losses = Losses::default();
         loop {
             let stored = self.seen(&piece).await?;
             let read = self.read(&stored, piece.clone()).await;
             let (replaced, redacted) = (read.replaced, read.redacted);
             match self.store(&piece, &stored, read).await {
-                Ok(Some(counts)) => {
-                    self.tenant.room.spend(counts.searches_started + counts.human_turns);
-                    return Ok((counts, replaced, redacted));
-                }
+                Ok(Some(counts)) => return Ok((counts, replaced, redacted)),
                 // Another server has stored lines of this source meanwhile.
                 Ok(None) => {}
-                Err(error) if losses.again(&error).await => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.is_lost_race() && losses.once_more().await => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -329,14 +326,9 @@ impl<'a, L: Listener> Intake<'a, L> {
         read
     }
 
-    /// Stores the lines, and learns from them. Returns none if what is stored of the source is not what they were read
-    /// with.
-    async fn store(
-        &self,
-        piece: &Piece,
-        stored: &Seen,
-        read: Read,
-    ) -> sqlx::Result<Option<TranscriptCounts>> {
+    /// Stores the lines, and learns from them, if a quota has room for all the records that they make. Returns none if what is
+    /// stored of the source is not what they were read with.
+    async fn store(&self, piece: &Piece, stored: &Seen, read: Read) -> Result<Option<TranscriptCounts>> {
         let (_place, mut transaction) = self.pool.begin(&self.tenant.name).await?;
         let source = self.lock(&mut transaction).await?;
         if source != stored.source || self.known(&mut transaction, piece).await? != stored.known {
@@ -344,11 +336,12 @@ impl<'a, L: Listener> Intake<'a, L> {
         }
         let Read { counts, context, entries, taken, prompts, mut faults, .. } = read;
         self.insert_lines(&mut transaction, &taken).await?;
+        let mut learned = TranscriptCounts::default();
         if !prompts.is_empty() {
-            self.listener.hear(&mut transaction, self.tenant, &prompts).await?;
+            learned.records = self.listener.hear(&mut transaction, self.tenant, &prompts).await?;
         }
         let source = &self.origin.source;
-        let (groups, mut learned) = (write::groups(&entries, source), TranscriptCounts::default());
+        let groups = write::groups(&entries, source);
         if groups.len() > 1 && self.origin.learns() {
             write::lock_threads(&mut transaction, self.tenant, source, &entries).await?;
         }
@@ -364,6 +357,7 @@ impl<'a, L: Listener> Intake<'a, L> {
         self.update_context(&mut transaction, &context).await?;
         let faults = faults.make_contiguous();
         intake_errors::note(&mut transaction, &self.tenant.name, self.id, faults, counts.bad_lines).await?;
+        self.tenant.room.take(learned.records, self.tenant.quotas.rows)?;
         transaction.commit().await?;
         let TranscriptCounts { lines, duplicates, bad_lines, .. } = counts;
         Ok(Some(TranscriptCounts { lines, duplicates, bad_lines, ..learned }))

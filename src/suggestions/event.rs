@@ -10,6 +10,7 @@ use super::{
     Amendment, Conclusion, HistoryLine, Names, NewPartialInputs, NewSuggestion, NewViews, Outcome, Reported,
     Slate, State, Suggestion, Whole, is_history_line,
 };
+use crate::db::made::Made;
 use crate::error::Result;
 use crate::http::line::{Line, Record};
 use crate::privacy::hash_key::{HASH, HashKey};
@@ -98,6 +99,12 @@ impl Event {
             Action::Append { activities, .. } => activities.len(),
             _ => 0,
         }
+    }
+
+    /// Returns the record that the event makes, if it makes one.
+    #[must_use]
+    pub fn made(&self) -> Option<Made> {
+        matches!(self.action, Action::Start(_)).then(|| Made::one("suggestions", self.suggestion_id))
     }
 
     /// Returns the event's kind, one of [`KINDS`].

@@ -176,26 +176,36 @@ impl Writer {
         for (index, event) in events.into_iter().enumerate() {
             pauses.pause().await;
             let capture = tenant.policy.capture(event.domain());
-            if capture != Capture::Off
-                && let Err(full) = tenant.room.take(event.records(), tenant.quotas.rows)
-            {
+            let Some(event) = tenant.keep(event).await else {
+                verdicts.push(Some(Ok(Receipt { kept: Capture::Off, ..Receipt::created(None) })));
+                continue;
+            };
+            if let Err(full) = self.take_room(tenant, &event).await {
                 verdicts.push(Some(Err(full)));
                 continue;
             }
-            match tenant.keep(event).await {
-                Some(event) => {
-                    members.push((index, capture, event.redacted()));
-                    kept.push(event);
-                    verdicts.push(None);
-                }
-                None => verdicts.push(Some(Ok(Receipt { kept: Capture::Off, ..Receipt::created(None) }))),
-            }
+            members.push((index, capture, event.redacted()));
+            kept.push(event);
+            verdicts.push(None);
         }
         let written = self.write_kept(tenant, kept, memory, has_begun).await;
         for ((index, kept, redacted), written) in members.into_iter().zip(written) {
             verdicts[index] = Some(written.map(|receipt| Receipt { kept, redacted, ..receipt }));
         }
         verdicts.into_iter().map(|verdict| verdict.expect("every event is kept or not")).collect()
+    }
+
+    /// Takes room for the records that the event makes. Where there is none, those that are stored already need none.
+    async fn take_room(&self, tenant: &Tenant, event: &Event) -> crate::error::Result<()> {
+        let Some(made) = event.made() else { return Ok(()) };
+        let taken = tenant.room.take(made.records, tenant.quotas.rows);
+        if taken.is_ok() {
+            return taken;
+        }
+        let (db, places, work) = &self.reading;
+        let _entered = Entry::to_read(&tenant.name, places, work).take().await?;
+        let more = made.more(&mut *db.acquire().await?, &tenant.name).await?;
+        tenant.room.take(more, tenant.quotas.rows)
     }
 
     async fn write_kept(

@@ -30,6 +30,10 @@ pub struct TranscriptCounts {
     pub searches_resolved: usize,
     /// The number of new associations.
     pub associations_created: usize,
+    /// The number of new records of those that a quota limits: searches, and queries of conversations.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub records: usize,
 }
 
 impl TranscriptCounts {
@@ -45,6 +49,7 @@ impl TranscriptCounts {
         self.searches_started += other.searches_started;
         self.searches_resolved += other.searches_resolved;
         self.associations_created += other.associations_created;
+        self.records += other.records;
     }
 
     /// Adds the numbers of what was saved.
@@ -52,5 +57,6 @@ impl TranscriptCounts {
         self.searches_started += saved.started;
         self.searches_resolved += saved.resolved;
         self.associations_created += saved.associations;
+        self.records += saved.records;
     }
 }

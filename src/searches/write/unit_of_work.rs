@@ -342,6 +342,7 @@ impl<'a> UnitOfWork<'a> {
         tables::update_threads(connection, project, &self.threads, received).await?;
         let associations = evidence::learn(connection, project, self.rules, &self.ended).await?;
         Ok(Saved {
+            records: self.started.len(),
             started: self.started.iter().filter(|search| search.state == SearchState::Tracking).count(),
             resolved: self.ended.iter().filter(|ended| ended.state == SearchState::Resolved).count(),
             associations,
@@ -352,6 +353,8 @@ impl<'a> UnitOfWork<'a> {
 /// The result of saving.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Saved {
+    /// The number of new searches.
+    pub(super) records: usize,
     /// The number of searches that are now followed.
     pub(super) started: usize,
     /// The number of searches that were resolved.

@@ -140,6 +140,59 @@ async fn what_was_begun_is_ended_and_changed_where_a_quota_has_no_room_for_more_
 }
 
 #[tokio::test]
+async fn what_is_sent_again_or_replaces_others_needs_no_room_for_more_records() {
+    let (service, operator, [a, _]) = two_projects(json!({})).await;
+    let call = async |method, path: &str, body: Value| call(&service, &a, method, path, Some(body)).await;
+    let id = |n: u8| format!("00000000-0000-4000-8000-0000000000{n:02x}");
+    let with_id = |n: u8, mut body: Value| {
+        body["id"] = json!(id(n));
+        body
+    };
+    let pair = json!({"user_text": "question", "assistant_text": "answer", "model": "m"});
+    let send = json!({"mode": "record", "user_text": "question", "model": "gpt-4o", "pairs": []});
+    let file = |pieces: usize| {
+        let chunk = |n: usize| json!({"content": format!("fn f{n}() {{}}")});
+        json!({"root": "/app", "path": "a.rs", "chunks": (0..pieces).map(chunk).collect::<Vec<_>>()})
+    };
+    let records = [
+        (LOGS, with_id(1, log())),
+        ("/v1/suggestions", with_id(2, json!({"context": {}, "suggestions": ["a", "b"]}))),
+        ("/v1/searches", with_id(3, json!({"query": "word", "result_count": 0, "agent_session_id": "s"}))),
+        ("/v1/pairs", with_id(4, pair)),
+        ("/v1/sends", with_id(5, send.clone())),
+        ("/v1/memories", with_id(6, json!({"content": "text"}))),
+        ("/v1/conversations/s/queries", with_id(7, json!({"query": "text"}))),
+    ];
+    call(Method::PUT, "/v1/models/gpt-4o", json!({"context_window": 1_000})).await.expect(201);
+    for (path, body) in &records {
+        call(Method::POST, path, body.clone()).await.expect(201);
+    }
+    call(Method::PUT, "/v1/memories/code", file(3)).await.expect(200);
+    let settings = json!({"quotas": {"rows": 10}});
+    super::call(&service, &operator, Method::PUT, "/v1/projects/a", Some(settings)).await.expect(200);
+
+    call(Method::POST, LOGS, log()).await.refused(429, &[]);
+    for (path, body) in &records {
+        call(Method::POST, path, body.clone()).await.expect(200);
+    }
+    let line = |n: u8| {
+        let mut line = with_id(n, log());
+        line["event"] = json!("generation");
+        line
+    };
+    let summary = call(Method::POST, "/v1/events", json!([line(1), line(8)])).await.expect(200);
+    assert_eq!(json!([summary["duplicates"], summary["rejected"][0]["line"]]), json!([1, 2]));
+    call(Method::PUT, "/v1/memories/code", file(4)).await.refused(429, &[]);
+    call(Method::PUT, "/v1/memories/code", file(2)).await.expect(200);
+    let address = format!("/v1/sends/{}", id(5));
+    let failure = json!({"error": {"message": "connect ECONNREFUSED"}});
+    call(Method::POST, &format!("{address}/finalize"), failure).await.expect(200);
+    let mut again = send;
+    again["reask_of"] = call(Method::GET, &address, Value::Null).await.expect(200)["pair_id"].clone();
+    call(Method::POST, "/v1/sends", again).await.expect(201);
+}
+
+#[tokio::test]
 async fn a_batch_stores_no_more_records_than_a_quota_has_room_for() {
     let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
     let line = |n: usize| json!({"event": "generation", "user_intent": format!("i{n}"), "domain_name": "d"});
@@ -185,6 +238,31 @@ async fn queries_of_conversations_and_transcripts_count_as_records_too() {
         send(number).await.expect(200);
     }
     send(10).await.refused(429, &[]);
+    send(9).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_transcript_stores_no_more_queries_than_a_quota_has_room_for() {
+    let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
+    let prompt = |number: usize| {
+        let message = json!({"role": "user", "content": format!("prompt {number}")});
+        json!({"type": "user", "sessionId": "s", "cwd": "/app", "timestamp": "2026-03-01T10:00:00Z", "message": message})
+            .to_string()
+            + "\n"
+    };
+    let send = async |count: usize| {
+        let request = request(Method::POST, "/v1/transcripts?agent=claude-code&source=s")
+            .header("authorization", format!("Bearer {a}"))
+            .header("content-type", "application/x-ndjson");
+        let lines: String = (0..count).map(prompt).collect();
+        service.send(request.body(Body::from(lines)).expect("a request")).await
+    };
+    send(7).await.expect(200);
+    send(11).await.refused(429, &[]);
+    send(10).await.expect(200);
+    let sql = "select count(*) from conversation_queries";
+    let stored: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
+    assert_eq!(stored, 10);
 }
 
 #[tokio::test]
