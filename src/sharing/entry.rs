@@ -32,6 +32,12 @@ impl Entry {
         Self { project: Arc::clone(project), places: places.clone(), work: None }
     }
 
+    /// Makes an entry that takes its place of these.
+    #[must_use]
+    pub fn through(&self, places: &Shares) -> Self {
+        Self { places: places.clone(), ..self.clone() }
+    }
+
     /// Waits for a place and a turn, but not for long. Requests of one project may wait for each other, but not for those
     /// of other projects.
     pub async fn take(&self) -> Result<(Place, Option<Turn>)> {

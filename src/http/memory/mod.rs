@@ -45,6 +45,10 @@ const PATIENCE_OF_OTHERS: Duration = Duration::from_millis(2_500);
 /// How many requests of a project wait to read long records without a place among those that read.
 const OUTSIDE: usize = 16;
 
+/// How many requests of a project read at a time that have waited so. They read through places of their own, because those whom they
+/// left theirs to may wait for what they hold.
+const RETURNING: usize = 2;
+
 /// How long somebody who needs memory late pauses before they ask for it again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -62,6 +66,8 @@ pub struct Budget {
     reading: Shares,
     /// The places of requests that wait to read long records, and leave those at reading to others of their project.
     outside: Shares,
+    /// The places of requests that have waited so, and now read.
+    returning: Shares,
     /// Connections through which statements are ended.
     ends: Option<PgPool>,
 }
@@ -74,7 +80,8 @@ impl Budget {
         let growing = Shares::with_total(1, Semaphore::MAX_PERMITS);
         let reading = Shares::of_much(units / 2);
         let outside = Shares::with_total(OUTSIDE, Semaphore::MAX_PERMITS);
-        Self { memory: Shares::of_much(units / 2), growing, reading, outside, ends: None }
+        let returning = Shares::new(RETURNING);
+        Self { memory: Shares::of_much(units / 2), growing, reading, outside, returning, ends: None }
     }
 
     /// Has the statements of requests that leave some of their rows ended through these connections.
@@ -260,7 +267,16 @@ impl Memory {
 
     /// Waits until a request is let in again that has left, if it was let in before.
     pub(super) async fn enter_again(&self) -> Result<()> {
-        let entry = lock(&self.0.entry).clone();
+        self.enter_by(Entry::clone).await
+    }
+
+    /// Waits until a request is let in again that has waited to read with no place among those that read.
+    async fn enter_to_read(&self) -> Result<()> {
+        self.enter_by(|entry| entry.through(&self.0.budget.returning)).await
+    }
+
+    async fn enter_by(&self, entry: impl FnOnce(&Entry) -> Entry) -> Result<()> {
+        let entry = lock(&self.0.entry).as_ref().map(entry);
         if let Some(entry) = entry {
             let (place, turn) = entry.take().await?;
             *lock(&self.0.place) = Some(place);

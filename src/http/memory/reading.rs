@@ -1,5 +1,6 @@
 //! The memory of requests that read records, some of which are long.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::time::timeout;
@@ -68,9 +69,9 @@ impl Reading<'_> {
 
     /// Returns what `read` reads, and holds memory for it, for which it calls [`Reading::hold`]. If others leave no memory for a part of
     /// that, all is let go, and is read again when they do: many that waited with what they have read would together have much more
-    /// than all may hold. While the request waits, it has no connection. Some of each project have no place among those that read,
-    /// either, so that others of it may. The next ones keep theirs: any number would otherwise read something to let it go.
+    /// than all may hold. While the request waits, it has no connection.
     pub async fn by<T, F: Future<Output = Result<T>>>(&self, read: impl Fn() -> F) -> Result<T> {
+        let mut outside = None;
         loop {
             let read = read().await;
             if read.is_ok() {
@@ -82,20 +83,30 @@ impl Reading<'_> {
             if !waits {
                 return read;
             }
-            let Held { budget, project, .. } = &*self.memory.0;
-            let outside = budget.outside.try_take(project.get_or_init(Arc::default), 1);
-            if outside.is_some() {
-                self.memory.leave();
-            }
-            let mut waited = timeout(PATIENCE, self.wait(bytes)).await.unwrap_or(Err(FULL));
-            if waited.is_ok() && outside.is_some() {
-                waited = self.memory.enter_again().await;
-            }
-            if let Err(error) = waited {
+            if let Err(error) =
+                timeout(PATIENCE, self.wait_outside(&mut outside, bytes)).await.unwrap_or(Err(FULL))
+            {
                 self.let_go();
                 return Err(error);
             }
         }
+    }
+
+    /// Waits as [`Reading::wait`] does, and leaves the place among those that read to others of its project, if it has or gets one
+    /// `outside`. Only some of each project do: any number would otherwise read something to let it go.
+    async fn wait_outside(&self, outside: &mut Option<Place>, bytes: usize) -> Result<()> {
+        let mut waiting = pin!(self.wait(bytes));
+        if outside.is_none() {
+            let Held { budget, project, .. } = &*self.memory.0;
+            *outside = tokio::select! {
+                biased;
+                waited = &mut waiting => return waited,
+                place = budget.outside.take(project.get_or_init(Arc::default), 1) => Some(place),
+            };
+        }
+        self.memory.leave();
+        waiting.await?;
+        self.memory.enter_to_read().await
     }
 
     /// Holds memory for a record of so many bytes, besides those that the request has read before, if it is there at once.
@@ -153,11 +164,11 @@ impl Reading<'_> {
         self.memory.hold(before + room.min(2 * bytes)).await
     }
 
-    /// Returns for how many bytes a place is taken if so many have come.
+    /// Returns for how many bytes a place is taken if so many have come: for as many again, where there may be so many.
     fn room(&self, bytes: usize) -> usize {
         let Some(most) = self.most else { return bytes };
         let mut room = FIRST_PLACE;
-        while room < bytes {
+        while room < 2 * bytes {
             room *= GROWTH;
         }
         room.min(most.max(bytes))

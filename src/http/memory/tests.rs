@@ -299,6 +299,36 @@ async fn some_requests_of_a_project_leave_their_places_while_they_wait_and_furth
     assert!(all.into_iter().all(|read| read.is_ok()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn requests_that_read_long_records_do_not_wait_for_each_other_in_a_circle() {
+    let budget = Budget::new(128 << 20);
+    let places = crate::sharing::Shares::with_total(8, 16);
+    let projects = ["a", "b"].map(Arc::<str>::from);
+    let read = |number: usize| {
+        let (budget, places, project) = (&budget, &places, &projects[number % 2]);
+        async move {
+            let memory = Memory::of_project(budget, project);
+            memory.enter(Entry::without_turn(project, places)).await?;
+            let reading = memory.reading(32 << 20);
+            let parts = async || {
+                for _ in 0..16 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    reading.hold(1 << 20)?;
+                }
+                Ok(())
+            };
+            let read = reading.by(parts).await;
+            memory.leave();
+            read
+        }
+    };
+    let begun = Instant::now();
+    for read in futures_util::future::join_all((0..60).map(read)).await {
+        read.expect("each has its turn");
+    }
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn a_request_that_stops_reading_in_the_middle_leaves_its_place() {
     let (places, own) = (crate::sharing::Shares::new(1), Arc::<str>::from("own"));
