@@ -11,7 +11,7 @@ use crate::db::rows;
 use crate::error::{Error, Result};
 use crate::exports::forget::forget;
 use crate::generations::exports::DATASETS;
-use crate::http::memory::{Memory, Reading};
+use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, Checks, boolean};
 use crate::types::{Contained, Timestamp};
@@ -163,23 +163,24 @@ pub async fn list(
 /// moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Generation>> {
     let reading = memory.reading(rows::MOST);
-    reading.by(|| whole(db, project, id, &reading)).await
-}
-
-async fn whole(db: &PgPool, project: &str, id: Uuid, reading: &Reading<'_>) -> Result<Option<Generation>> {
-    let mut snapshot = db::begin_snapshot(db).await?;
-    let mut query = QueryBuilder::new(SELECT);
-    query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
-    let found: Option<Generation> = rows::one(query.build(), &mut snapshot, reading).await?;
-    let Some(mut generation) = found else {
-        return Ok(None);
+    let whole = async || {
+        let mut snapshot = db::begin_snapshot(db).await?;
+        let mut query = QueryBuilder::new(SELECT);
+        query.push_bind(project.to_owned()).push(" and g.id = ").push_bind(id);
+        let found: Option<Generation> = rows::one(query.build(), &mut snapshot, &reading).await?;
+        let Some(mut generation) = found else {
+            return Ok(None);
+        };
+        let sql = format!(
+            "select {ATTEMPT} from attempts where project = $1 and generation_id = $2 order by attempt"
+        );
+        let attempts =
+            rows::parts(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id), &mut snapshot, &reading)
+                .await?;
+        generation.iterations = Some(attempts);
+        Ok(Some(generation))
     };
-    let sql =
-        format!("select {ATTEMPT} from attempts where project = $1 and generation_id = $2 order by attempt");
-    let attempts =
-        rows::parts(sqlx::query(AssertSqlSafe(sql)).bind(project).bind(id), &mut snapshot, reading).await?;
-    generation.iterations = Some(attempts);
-    Ok(Some(generation))
+    reading.by(whole).await
 }
 
 /// Returns one attempt of a log.

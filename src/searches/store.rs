@@ -97,28 +97,22 @@ pub async fn get(
     memory: &Memory,
 ) -> Result<Option<Search>> {
     let reading = memory.reading(rows::MOST);
-    reading.by(|| whole(db, project, rules, id, &reading)).await
-}
-
-async fn whole(
-    db: &PgPool,
-    project: &str,
-    rules: &Rules,
-    id: Uuid,
-    reading: &Reading<'_>,
-) -> Result<Option<Search>> {
-    let mut snapshot = db::begin_snapshot(db).await?;
-    let mut query = QueryBuilder::<Postgres>::new(SELECT);
-    query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
-    let found: Option<Search> = rows::one(query.build(), &mut snapshot, reading).await?;
-    let Some(mut search) = found else {
-        return Ok(None);
+    let whole = async || {
+        let mut snapshot = db::begin_snapshot(db).await?;
+        let mut query = QueryBuilder::<Postgres>::new(SELECT);
+        query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
+        let found: Option<Search> = rows::one(query.build(), &mut snapshot, &reading).await?;
+        let Some(mut search) = found else {
+            return Ok(None);
+        };
+        let fallbacks =
+            sqlx::query(concat!(fallbacks!(), " order by f.timestamp, f.id")).bind(project).bind(id);
+        search.fallbacks = Some(rows::parts(fallbacks, &mut snapshot, &reading).await?);
+        search.hints = Some(given_hints(&mut snapshot, project, id, rules).await?);
+        search.associations = Some(learned(&mut snapshot, project, id, rules, &reading).await?);
+        Ok(Some(search))
     };
-    let fallbacks = sqlx::query(concat!(fallbacks!(), " order by f.timestamp, f.id")).bind(project).bind(id);
-    search.fallbacks = Some(rows::parts(fallbacks, &mut snapshot, reading).await?);
-    search.hints = Some(given_hints(&mut snapshot, project, id, rules).await?);
-    search.associations = Some(learned(&mut snapshot, project, id, rules, reading).await?);
-    Ok(Some(search))
+    reading.by(whole).await
 }
 
 /// Reads the hints in the response to a search, with the current weights of their associations.

@@ -17,7 +17,7 @@ use crate::db::erased::Counts;
 use crate::db::rows;
 use crate::error::Result;
 use crate::exports::forget::forget;
-use crate::http::memory::{Memory, Reading};
+use crate::http::memory::Memory;
 use crate::http::page::{Listed, Page, PageRequest};
 use crate::http::{Check, boolean};
 use crate::suggestions::exports::DATASETS;
@@ -167,38 +167,34 @@ pub async fn get(
     memory: &Memory,
 ) -> Result<Option<Suggestion>> {
     let reading = memory.reading(rows::MOST);
-    reading.by(|| whole(db, project, id, extent, &reading)).await
-}
-
-async fn whole(
-    db: &PgPool,
-    project: &str,
-    id: Uuid,
-    extent: Extent,
-    reading: &Reading<'_>,
-) -> Result<Option<Suggestion>> {
-    let mut snapshot = db::begin_snapshot(db).await?;
-    let more =
-        if extent == Extent::Whole { ", s.context, s.llm_request, s.llm_response, s.reported" } else { "" };
-    let mut query =
-        QueryBuilder::new(format!("select {COLUMNS}{more} from suggestions s where s.project = "));
-    query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
-    let Some(row) = rows::row(query.build(), &mut snapshot, reading).await? else {
-        return Ok(None);
-    };
-    let mut suggestion = Suggestion::from_row(&row)?;
-    let mut looks = Vec::new();
-    each_looks(&mut snapshot, project, &[id], |_, of_record| looks = of_record).await?;
-    let views = suggestion.views(looks);
-    if extent == Extent::Whole {
-        let sql = "select id, text, at from suggestion_activity
+    let whole = async || {
+        let mut snapshot = db::begin_snapshot(db).await?;
+        let more = if extent == Extent::Whole {
+            ", s.context, s.llm_request, s.llm_response, s.reported"
+        } else {
+            ""
+        };
+        let mut query =
+            QueryBuilder::new(format!("select {COLUMNS}{more} from suggestions s where s.project = "));
+        query.push_bind(project.to_owned()).push(" and s.id = ").push_bind(id);
+        let Some(row) = rows::row(query.build(), &mut snapshot, &reading).await? else {
+            return Ok(None);
+        };
+        let mut suggestion = Suggestion::from_row(&row)?;
+        let mut looks = Vec::new();
+        each_looks(&mut snapshot, project, &[id], |_, of_record| looks = of_record).await?;
+        let views = suggestion.views(looks);
+        if extent == Extent::Whole {
+            let sql = "select id, text, at from suggestion_activity
                    where project = $1 and suggestion_id = $2 and kind = 'input'
                    order by coalesce(at, received_at), arrival";
-        let query = sqlx::query(sql).bind(project).bind(id);
-        let partial_inputs = rows::parts(query, &mut snapshot, reading).await?;
-        suggestion.whole = Some(Whole { views, partial_inputs, ..Whole::from_row(&row)? });
-    }
-    Ok(Some(suggestion))
+            let query = sqlx::query(sql).bind(project).bind(id);
+            let partial_inputs = rows::parts(query, &mut snapshot, &reading).await?;
+            suggestion.whole = Some(Whole { views, partial_inputs, ..Whole::from_row(&row)? });
+        }
+        Ok(Some(suggestion))
+    };
+    reading.by(whole).await
 }
 
 /// The number of records erased.

@@ -159,31 +159,33 @@ macro_rules! attempt {
 /// Returns the whole send, or none if there is no such send. Everything is read at the same moment.
 pub async fn get(db: &PgPool, project: &str, id: Uuid, memory: &Memory) -> Result<Option<Send>> {
     let reading = memory.reading(rows::MOST);
-    reading.by(|| whole(db, project, id, &reading)).await
-}
-
-async fn whole(db: &PgPool, project: &str, id: Uuid, reading: &Reading<'_>) -> Result<Option<Send>> {
-    let mut snapshot = db::begin_snapshot(db).await?;
-    let Some(row) = row(&mut snapshot, project, id, reading).await? else {
-        return Ok(None);
+    let whole = async || {
+        let mut snapshot = db::begin_snapshot(db).await?;
+        let Some(row) = row(&mut snapshot, project, id, &reading).await? else {
+            return Ok(None);
+        };
+        let messages = row.messages(&mut snapshot, project, &reading).await?;
+        let sql = concat!(
+            "select ",
+            attempt!(),
+            " from send_attempts where project = $1 and send_id = $2 order by attempt"
+        );
+        let query = sqlx::query(sql).bind(project).bind(id);
+        let attempts: Vec<Attempt> = rows::parts(query, &mut snapshot, &reading).await?;
+        let pair = if row.has_pair {
+            super::pair(&mut snapshot, project, row.pair_id, &reading).await?
+        } else {
+            None
+        };
+        Ok(Some(Send {
+            visible: Some(row.visible_ids.clone()),
+            messages: Some(messages),
+            attempts: Some(attempts),
+            pair,
+            ..row.shown()
+        }))
     };
-    let messages = row.messages(&mut snapshot, project, reading).await?;
-    let sql = concat!(
-        "select ",
-        attempt!(),
-        " from send_attempts where project = $1 and send_id = $2 order by attempt"
-    );
-    let query = sqlx::query(sql).bind(project).bind(id);
-    let attempts: Vec<Attempt> = rows::parts(query, &mut snapshot, reading).await?;
-    let pair =
-        if row.has_pair { super::pair(&mut snapshot, project, row.pair_id, reading).await? } else { None };
-    Ok(Some(Send {
-        visible: Some(row.visible_ids.clone()),
-        messages: Some(messages),
-        attempts: Some(attempts),
-        pair,
-        ..row.shown()
-    }))
+    reading.by(whole).await
 }
 
 fn free_form(message: &impl Serialize) -> Result<FreeForm> {
