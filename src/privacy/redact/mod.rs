@@ -15,6 +15,7 @@ mod headers;
 mod ips;
 mod lines;
 mod lists;
+mod manifests;
 mod marks;
 mod members;
 mod named;

@@ -3,8 +3,8 @@
 
 use super::pattern::Pattern;
 use super::{
-    addresses, azure, camel_case, commands, cookies, headers, marks, members, named, pairs, private_keys,
-    shapes, tables,
+    addresses, azure, camel_case, commands, cookies, headers, manifests, marks, members, named, pairs,
+    private_keys, shapes, tables,
 };
 
 /// Returns the patterns of the rule.
@@ -20,6 +20,7 @@ pub(super) fn patterns() -> Vec<Pattern> {
         .chain(named::patterns())
         .chain([camel_case::pattern()])
         .chain(members::patterns())
+        .chain(manifests::patterns())
         .chain(tables::patterns(&named::anchors()))
         .chain(commands::patterns())
         .collect()

@@ -7,6 +7,7 @@ mod json;
 mod languages;
 mod left_alone;
 mod lists;
+mod manifests;
 mod named;
 mod private_keys;
 mod programs;
