@@ -1,4 +1,6 @@
-//! The records that an event makes.
+//! The records that events make.
+
+use std::collections::HashMap;
 
 use sqlx::{AssertSqlSafe, PgConnection};
 use uuid::Uuid;
@@ -8,29 +10,42 @@ use uuid::Uuid;
 pub struct Made {
     /// How many records it makes.
     pub records: usize,
-    /// The tables and columns in which they, or those that they replace, have an id.
-    pub ids: Vec<(&'static str, &'static str, Uuid)>,
+    /// Where they, or those that they replace, are found, unless all are new.
+    pub found: Vec<(Column, Uuid)>,
 }
 
-impl Made {
-    /// Makes one record, which has this id in a table.
-    #[must_use]
-    pub fn one(table: &'static str, id: Uuid) -> Self {
-        Self { records: 1, ids: vec![(table, "id", id)] }
-    }
+/// A table and the column of it in which records have an id.
+pub type Column = (&'static str, &'static str);
 
-    /// Returns how many records there are more than before when they are stored.
-    pub async fn more(&self, connection: &mut PgConnection, project: &str) -> sqlx::Result<usize> {
-        let mut more = self.records;
-        for (table, column, id) in &self.ids {
-            let sql = format!(
-                "select count(*) from (select from {table} where project = $1 and {column} = $2 limit $3) records"
-            );
-            let most = i64::try_from(more).unwrap_or(i64::MAX);
-            let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(project).bind(id).bind(most);
-            let stored: i64 = query.fetch_one(&mut *connection).await?;
-            more = more.saturating_sub(usize::try_from(stored).unwrap_or(usize::MAX));
-        }
-        Ok(more)
+impl Made {
+    /// Makes one record with this id in a table, if the client has `given` none. An id of version 7 that was not given has just been
+    /// made, so that no record has it.
+    #[must_use]
+    pub fn one(table: &'static str, id: Uuid, given: Option<Uuid>) -> Self {
+        let is_new = given.is_none() && id.get_version_num() == 7;
+        Self { records: 1, found: if is_new { Vec::new() } else { vec![((table, "id"), id)] } }
     }
+}
+
+/// Returns for each event how many records there are more than before when those that it makes are stored.
+pub async fn more(connection: &mut PgConnection, project: &str, made: &[Made]) -> sqlx::Result<Vec<usize>> {
+    let mut wanted: HashMap<Column, Vec<Uuid>> = HashMap::new();
+    for (column, id) in made.iter().flat_map(|made| &made.found) {
+        wanted.entry(*column).or_default().push(*id);
+    }
+    let mut stored: HashMap<(Column, Uuid), usize> = HashMap::new();
+    for ((table, column), ids) in wanted {
+        let sql = format!(
+            "select {column}, count(*) from {table} where project = $1 and {column} = any($2) group by {column}"
+        );
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(project).bind(ids);
+        let counts: Vec<(Uuid, i64)> = query.fetch_all(&mut *connection).await?;
+        let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
+        stored.extend(counts.into_iter().map(|(id, number)| (((table, column), id), count(number))));
+    }
+    let more = |made: &Made| {
+        let before = made.found.iter().filter_map(|found| stored.get(found)).sum();
+        made.records.saturating_sub(before)
+    };
+    Ok(made.iter().map(more).collect())
 }

@@ -101,7 +101,8 @@ impl Event {
     /// Returns the record that the event makes, if it makes one.
     #[must_use]
     pub fn made(&self) -> Option<Made> {
-        matches!(self.action, Action::Start(_)).then(|| Made::one("generations", self.generation_id))
+        let Action::Start(start) = &self.action else { return None };
+        Some(Made::one("generations", self.generation_id, start.new.id))
     }
 
     /// Returns the number of attempts that a log begins with.

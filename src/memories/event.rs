@@ -152,10 +152,10 @@ impl Event {
     #[must_use]
     pub fn made(&self) -> Option<Made> {
         match &self.action {
-            Action::Start(_) => Some(Made::one("memories", self.id)),
-            Action::Ask(ask) => Some(Made::one("conversation_queries", ask.id)),
+            Action::Start(start) => Some(Made::one("memories", self.id, start.new.id)),
+            Action::Ask(ask) => Some(Made::one("conversation_queries", ask.id, ask.new.id)),
             Action::Replace(code) => {
-                Some(Made { records: code.chunks.len(), ids: vec![("memories", "code_file", code.file)] })
+                Some(Made { records: code.chunks.len(), found: vec![(("memories", "code_file"), code.file)] })
             }
             _ => None,
         }

@@ -313,10 +313,10 @@ impl Event {
     #[must_use]
     pub fn made(&self) -> Option<Made> {
         match &self.action {
-            Action::Pair(_) => Some(Made::one("pairs", self.id)),
+            Action::Pair(start) => Some(Made::one("pairs", self.id, start.new.id)),
             Action::Send(start) => {
-                let mut made = Made::one("sends", self.id);
-                made.ids.extend(start.new.reask_of.map(|pair| ("pairs", "id", pair)));
+                let mut made = Made::one("sends", self.id, start.new.id);
+                made.found.extend(start.new.reask_of.map(|pair| (("pairs", "id"), pair)));
                 Some(made)
             }
             Action::Attempt(_) | Action::End(_) | Action::Edit(_) => None,

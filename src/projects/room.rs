@@ -84,21 +84,6 @@ impl Room {
             None => Ok(()),
         }
     }
-
-    /// Answers that the quota, which is of so many records, has no room for another one, if that is so.
-    pub fn expect(&self, quota: Option<u64>) -> Result<()> {
-        match (quota, self.left()) {
-            (Some(quota), Some(..=0)) => Err(full(quota)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Notes that records were stored whose number was not known before.
-    pub fn spend(&self, records: usize) {
-        if let Some(counted) = &mut *self.counted() {
-            counted.left = counted.left.saturating_sub(i64::try_from(records).unwrap_or(i64::MAX));
-        }
-    }
 }
 
 /// Makes the response to a request that would exceed a quota of records.

@@ -79,7 +79,8 @@ impl Event {
     /// Returns the record that the event makes, if it makes one.
     #[must_use]
     pub fn made(&self) -> Option<Made> {
-        matches!(self.action, Action::Start(_)).then(|| Made::one("searches", self.search_id))
+        let Action::Start(start) = &self.action else { return None };
+        Some(Made::one("searches", self.search_id, start.new.id))
     }
 
     /// Makes the event that starts a search, with the hints of its response. The id is that of the request, or else

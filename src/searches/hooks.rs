@@ -82,9 +82,8 @@ impl Report {
         let (_place, mut transaction) = pool.begin(&tenant.name).await?;
         let source = &self.origin.source;
         let counts = write::replay(&mut transaction, tenant, source, &mut HashMap::new(), entries).await?;
-        transaction.commit().await?;
-        tenant.room.spend(counts.records);
-        Ok(())
+        tenant.room.take(counts.records, tenant.quotas.rows)?;
+        Ok(transaction.commit().await?)
     }
 
     /// Counts the payload as a malformed line of the agent's hooks.

@@ -104,7 +104,8 @@ impl Event {
     /// Returns the record that the event makes, if it makes one.
     #[must_use]
     pub fn made(&self) -> Option<Made> {
-        matches!(self.action, Action::Start(_)).then(|| Made::one("suggestions", self.suggestion_id))
+        let Action::Start(start) = &self.action else { return None };
+        Some(Made::one("suggestions", self.suggestion_id, start.new.id))
     }
 
     /// Returns the event's kind, one of [`KINDS`].

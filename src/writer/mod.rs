@@ -39,16 +39,17 @@ use self::away::Away;
 use self::connection::KeptConnection;
 use self::queue::Queue;
 use crate::db::gin;
+use crate::db::made::{self, Made};
 use crate::db::receipt::{Receipt, Written};
 use crate::db::silence::LongestStatement;
 use crate::domain::Event;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::http::memory::{Budget, Memory, Queued};
 use crate::outage::Outage;
 use crate::privacy::capture::Capture;
 use crate::privacy::kept::Kept;
 use crate::projects::Tenant;
-use crate::sharing::{Entry, Pauses, Place, Shares, Work};
+use crate::sharing::{Entry, Pauses, Place, Shares, Turn, Work};
 
 /// The maximum number of events of one project that may wait or be written at a time. Beyond that, callers get a 503.
 const QUEUE: usize = 16_384;
@@ -173,20 +174,22 @@ impl Writer {
         let mut verdicts: Vec<Option<Written>> = Vec::with_capacity(events.len());
         let (mut kept, mut members) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
         let mut pauses = Pauses::begin();
-        for (index, event) in events.into_iter().enumerate() {
+        let taken = self.take_room(tenant, &events, memory).await;
+        for (index, (event, taken)) in events.into_iter().zip(taken).enumerate() {
             pauses.pause().await;
             let capture = tenant.policy.capture(event.domain());
-            let Some(event) = tenant.keep(event).await else {
-                verdicts.push(Some(Ok(Receipt { kept: Capture::Off, ..Receipt::created(None) })));
-                continue;
-            };
-            if let Err(full) = self.take_room(tenant, &event).await {
+            if let Err(full) = taken {
                 verdicts.push(Some(Err(full)));
                 continue;
             }
-            members.push((index, capture, event.redacted()));
-            kept.push(event);
-            verdicts.push(None);
+            match tenant.keep(event).await {
+                Some(event) => {
+                    members.push((index, capture, event.redacted()));
+                    kept.push(event);
+                    verdicts.push(None);
+                }
+                None => verdicts.push(Some(Ok(Receipt { kept: Capture::Off, ..Receipt::created(None) }))),
+            }
         }
         let written = self.write_kept(tenant, kept, memory, has_begun).await;
         for ((index, kept, redacted), written) in members.into_iter().zip(written) {
@@ -195,17 +198,46 @@ impl Writer {
         verdicts.into_iter().map(|verdict| verdict.expect("every event is kept or not")).collect()
     }
 
-    /// Takes room for the records that the event makes. Where there is none, those that are stored already need none.
-    async fn take_room(&self, tenant: &Tenant, event: &Event) -> crate::error::Result<()> {
-        let Some(made) = event.made() else { return Ok(()) };
-        let taken = tenant.room.take(made.records, tenant.quotas.rows);
-        if taken.is_ok() {
+    /// Takes room for the records that each event makes. Where there is none, those that are stored already need none.
+    async fn take_room(&self, tenant: &Tenant, events: &[Event], memory: &Memory) -> Vec<Result<()>> {
+        let take = |records| tenant.room.take(records, tenant.quotas.rows);
+        let (mut taken, mut again) = (Vec::with_capacity(events.len()), Vec::new());
+        for (index, event) in events.iter().enumerate() {
+            let is_kept = tenant.policy.capture(event.domain()) != Capture::Off;
+            let made = event.made().filter(|_| is_kept);
+            taken.push(made.as_ref().map_or(Ok(()), |made| take(made.records)));
+            again
+                .extend(made.filter(|made| taken[index].is_err() && !made.found.is_empty()).zip(Some(index)));
+        }
+        if again.is_empty() {
             return taken;
         }
-        let (db, places, work) = &self.reading;
-        let _entered = Entry::to_read(&tenant.name, places, work).take().await?;
-        let more = made.more(&mut *db.acquire().await?, &tenant.name).await?;
-        tenant.room.take(more, tenant.quotas.rows)
+        let (made, indices): (Vec<_>, Vec<_>) = again.into_iter().unzip();
+        match self.more(tenant, &made, memory).await {
+            Ok(more) => indices.iter().zip(more).for_each(|(index, more)| taken[*index] = take(more)),
+            Err(error) => {
+                const NOT_BEFORE: &str = "an event before this one was not written; try again";
+                taken.truncate(indices[0]);
+                taken.push(Err(error));
+                taken.resize_with(events.len(), || Err(Error::Unavailable(NOT_BEFORE)));
+            }
+        }
+        taken
+    }
+
+    /// Returns for each event how many records there are more than before when those that it makes are stored.
+    async fn more(&self, tenant: &Tenant, made: &[Made], memory: &Memory) -> Result<Vec<usize>> {
+        let _entered = self.enter(tenant, memory).await?;
+        Ok(made::more(&mut *self.reading.0.acquire().await?, &tenant.name, made).await?)
+    }
+
+    /// Waits for a place among the requests of the project that read, unless the request has one: it would wait for itself.
+    async fn enter(&self, tenant: &Tenant, memory: &Memory) -> Result<Option<(Place, Option<Turn>)>> {
+        let (_, places, work) = &self.reading;
+        if memory.has_place() {
+            return Ok(None);
+        }
+        Entry::to_read(&tenant.name, places, work).take().await.map(Some)
     }
 
     async fn write_kept(
@@ -265,11 +297,10 @@ impl Writer {
         tenant: &'a Tenant,
         event: &'a Event,
         memory: &'a Memory,
-    ) -> BoxFuture<'a, crate::error::Result<()>> {
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            let (db, places, work) = &self.reading;
-            let entered = Entry::to_read(&tenant.name, places, work).take().await?;
-            let bytes = event.look_up(&mut *db.acquire().await?, &tenant.name).await?;
+            let entered = self.enter(tenant, memory).await?;
+            let bytes = event.look_up(&mut *self.reading.0.acquire().await?, &tenant.name).await?;
             drop(entered);
             memory.hold(bytes).await
         })

@@ -285,6 +285,12 @@ impl Memory {
         Ok(())
     }
 
+    /// Returns whether the request holds a place of its project.
+    #[must_use]
+    pub fn has_place(&self) -> bool {
+        lock(&self.0.place).is_some()
+    }
+
     /// Gives back the request's place and ends its turn, because its response is made, or because it now waits for its
     /// client or for a place of another kind. Otherwise those who wait would keep the rest of their project from working.
     pub fn leave(&self) {

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{LOGS, call, log, make};
-use crate::support::{Service, request};
+use crate::support::{Service, eventually, request};
 
 /// A service with the projects `a` and `b`, and a key for each.
 async fn two_projects(quotas: Value) -> (Service, String, [String; 2]) {
@@ -273,28 +273,37 @@ async fn searches_for_memories_that_are_recorded_count_as_records_too() {
         call(&service, &a, Method::GET, path, None).await.expect(200);
     }
     call(&service, &a, Method::GET, path, None).await.refused(429, &[]);
+    // Nor do many at once wait for each other.
+    for answer in join_all((0..30).map(|_| call(&service, &a, Method::GET, path, None))).await {
+        answer.refused(429, &[]);
+    }
     call(&service, &a, Method::GET, "/v1/memories/search?query=word", None).await.expect(200);
 }
 
 #[tokio::test]
-async fn searches_of_hooks_count_as_records_too() {
+async fn of_the_reports_of_hooks_a_quota_refuses_only_what_adds_records() {
     let (service, _, [a, _]) = two_projects(json!({"rows": 3})).await;
-    let hook = async |event: &str, number: usize| {
-        let search = json!({
-            "hook_event_name": event, "session_id": "s", "cwd": "/app", "tool_name": "Grep",
-            "tool_use_id": format!("t{number}"), "tool_input": {"pattern": format!("word{number}")},
-            "tool_response": {"mode": "files_with_matches", "filenames": [], "numFiles": 0},
+    let hook = async |tool: &str, id: &str, input: Value, response: Value| {
+        let report = json!({
+            "hook_event_name": "PostToolUse", "session_id": "s", "cwd": "/app", "tool_name": tool,
+            "tool_use_id": id, "tool_input": input, "tool_response": response,
         });
-        call(&service, &a, Method::POST, "/v1/hooks/claude-code", Some(search)).await
+        call(&service, &a, Method::POST, "/v1/hooks/claude-code", Some(report)).await.expect(200);
     };
-    let mut answers = Vec::new();
     for number in 0..6 {
-        answers.push(hook("PostToolUse", number).await.status.as_u16());
+        let (id, pattern) = (format!("t{number}"), json!({"pattern": format!("word{number}")}));
+        let nothing = json!({"mode": "files_with_matches", "filenames": [], "numFiles": 0});
+        hook("Grep", &id, pattern, nothing).await;
     }
-    assert_eq!(answers, [200, 200, 200, 429, 429, 429]);
-    let sql = "select count(*) from searches";
-    let stored: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
-    assert_eq!(stored, 3);
+    let file =
+        json!({"filePath": "/app/a.rs", "content": "word", "numLines": 1, "startLine": 1, "totalLines": 1});
+    hook("Read", "r", json!({"file_path": "/app/a.rs"}), json!({"type": "text", "file": file})).await;
+    let count = async |table: &str| {
+        let sql = sqlx::AssertSqlSafe(format!("select count(*) from {table}"));
+        sqlx::query_scalar::<_, i64>(sql).fetch_one(service.pool()).await.expect("a count")
+    };
+    eventually("the file that was read is stored", async || count("fallbacks").await > 0).await;
+    assert_eq!(count("searches").await, 3);
 }
 
 #[tokio::test]
