@@ -9,10 +9,10 @@ use super::named::{OTHER_NAME, QUOTE};
 use super::pattern::Pattern;
 use super::random::is_key;
 
-/// Names of what is called a key, and is no secret.
-const OTHERS: &str = "(?:action|address|avatar|checksum|commit|component|content|contract|cursor|device|etag|event|file|folder|group|hash|host\
-    |identity|index|issue|item|lookup|matched|message|mint|next|node|p256dh|page|peer|post|project|publishable|query|registry|row|s3|sheet|site\
-    |spreadsheet|style|usage|validator)key";
+/// The last words before `Key` in the names of what is called so, and is no secret.
+const OTHERS: &str = "action address avatar checksum commit component content contract cursor device etag event file folder group hash host \
+    identity index issue item lookup matched message mint next node p256dh page peer post project publishable query registry row \
+    s3 sheet site spreadsheet style stylesheet usage validator";
 
 /// Returns the pattern of such keys.
 pub(super) fn pattern() -> Pattern {
@@ -27,12 +27,19 @@ fn keys(text: &str) -> Vec<Range<usize>> {
         ))
     });
     static OTHER: LazyLock<Expression> =
-        LazyLock::new(|| Expression::builtin(&format!("(?i-u)(?:{OTHER_NAME}|{OTHERS})$")));
+        LazyLock::new(|| Expression::builtin(&format!("(?i-u){OTHER_NAME}$")));
     let values = KEY.captures_iter(text).filter_map(|found| {
         let value = found.name("quoted").or_else(|| found.name("bare"))?;
-        let is_other = found.name("name").is_some_and(|name| OTHER.is_match(name.as_str()));
+        let name = found.name("name")?.as_str();
+        let is_other = OTHER.is_match(name) || OTHERS.split(' ').any(|other| other == last_word(name));
         let is_public = ["0x", "pk_", "phc_"].iter().any(|beginning| value.as_str().starts_with(beginning));
         (is_key(value.as_str()) && !is_other && !is_public).then(|| value.range())
     });
     values.collect()
+}
+
+/// Returns the last word before `Key` in a name.
+fn last_word(name: &str) -> String {
+    let before = name.strip_suffix("Key").unwrap_or(name);
+    before[before.rfind(|c: char| c.is_ascii_uppercase()).unwrap_or(0)..].to_ascii_lowercase()
 }

@@ -158,7 +158,7 @@ fn accounts(text: &str) -> Vec<Range<usize>> {
 
 /// Returns the patterns of passwords at such places.
 pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
-    let patterns: [(&'static [&'static str], String); 18] = [
+    let patterns: [(&'static [&'static str], String); 19] = [
         // The user and the password of curl, wget and others.
         (
             &["-u ", "-u=", "-u\"", "-u'", "-u\\", "--user ", "--user=", "--user\"", "--user'", "--user\\"],
@@ -210,6 +210,11 @@ pub(super) fn patterns() -> impl Iterator<Item = Pattern> {
             ),
         ),
         (&["identified"], format!(r"identified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?{QUOTE}{PASSWORD}")),
+        // A user and a password that a program encodes for a header.
+        (
+            &["btoa(", "b64encode(", "base64_encode(", "encodetostring(", "buffer.from(", "getbytes(", "base64.encode(", "| base64", "|base64"],
+            r#"(?:btoa\(|b64encode\(|base64_encode\(|encodetostring\(|buffer\.from\(|getbytes\(|base64\.encode\()(?:\[\]byte\()?(?:[a-z_.]{1,32}\s*\+\s*)?[bf]?\\*["'`][^\s"':`\\]{0,64}:([^\s"'`\\/;,]{8,})\\*["'`]|(?:echo\s+-n|printf)\s+\\*["'`]?[^\s"':`\\]{0,64}:([^\s"'`\\/;,|]{8,})\\*["'`]?\s*\|\s*(?:openssl\s+)?base64"#.to_owned(),
+        ),
         // The private members of a JSON Web Key (RFC 7518, section 6), which are strings.
         (
             &["kty\"", "kty'", "kty\\"],

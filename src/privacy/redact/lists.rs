@@ -94,7 +94,17 @@ pub(super) fn is_of_lines_below(text: &str, name: Range<usize>, value: &Range<us
     let behind = &text[value.end..];
     is_before_lines(text, name.start, value)
         || is_of_next_line(&text[name.clone()], behind)
-        || is_of_next_item(&text[name], behind)
+        || is_of_next_item(&text[name.clone()], behind)
+        || text[name].contains('\n') && is_variable(&text[value.clone()])
+}
+
+/// Returns whether what looks like a value is a variable with its own value, behind what a listing or a comparison has before it: the
+/// name above has none.
+fn is_variable(text: &str) -> bool {
+    static VARIABLE: LazyLock<Expression> = LazyLock::new(|| {
+        Expression::builtin(r"^(?:[^\s=]*[+:>#-])?(?:[A-Z_][A-Z0-9_]{2,}|[a-z_.]{3,})=[^=]")
+    });
+    VARIABLE.is_match(text)
 }
 
 /// Returns whether what looks like a value is the first word of the line below its name, as what stands before the lines of a log.

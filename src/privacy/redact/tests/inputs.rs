@@ -61,3 +61,42 @@ fn what_other_programs_read_stays() {
         assert_eq!(stored(&redactor, text), text);
     }
 }
+
+#[test]
+fn a_user_and_a_password_that_a_program_encodes_are_replaced() {
+    let (redactor, secret) = (secrets(), random(20));
+    for text in [
+        "headers: { Authorization: \"Basic \" + btoa(\"bob:…\") }",
+        "`Basic ${btoa(user + \":…\")}`",
+        "\"Basic \" + Buffer.from('bob:…').toString('base64')",
+        "{\"Authorization\": \"Basic \" + base64.b64encode(b\"bob:…\").decode()}",
+        "'Authorization' => 'Basic ' . base64_encode('bob:…')",
+        "req.Header.Set(\"Authorization\", \"Basic \"+base64.StdEncoding.EncodeToString([]byte(\"bob:…\")))",
+        "Base64.getEncoder().encodeToString(\"bob:…\".getBytes())",
+        "[Convert]::ToBase64String([Text.Encoding]::ASCII.GetBytes(\"bob:…\"))",
+        "curl -H \"Authorization: Basic $(echo -n 'bob:…' | base64)\" https://x.io",
+        "AUTH=$(printf \"bob:…\" | base64)",
+    ] {
+        assert_replaced(&redactor, &text.replace('…', &secret), &secret);
+    }
+    for text in [
+        "Buffer.from(\"data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUA\", \"base64\")",
+        "btoa(user2 + \":\" + passwordOfUser2), base64_encode('bob:changeme'), echo -n 'a:b' | base64",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}
+
+#[test]
+fn an_empty_secret_does_not_make_the_next_variable_one() {
+    let redactor = secrets();
+    for text in [
+        "API_TOKEN=\nVERSION=3b18e512dba79e4c8300dd08aeb37f8e728b8dad\n",
+        "SECRET_KEY=\nIMAGE=registry.example.org/app@sha256:3b18e512dba79e4c8300dd08aeb37f8e728b8dad\n",
+        "+API_KEY=\n+VPC_ID=vpc-0ab12cd34ef56ab78\n+REGION=eu\n",
+        "app/.env:API_KEY=\napp/.env:AUTH0_CLIENT_ID=aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW\n",
+        "api_key=\nversion=aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW\n",
+    ] {
+        assert_eq!(redacted(&redactor, text), text);
+    }
+}

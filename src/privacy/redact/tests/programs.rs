@@ -449,6 +449,14 @@ fn keys_in_queries_are_replaced_by_the_names_that_services_give_them() {
 }
 
 #[test]
+fn a_key_in_camel_case_is_replaced_whose_name_only_ends_as_that_of_something_else() {
+    let (redactor, secret) = (secrets(), random(24));
+    for name in ["transactionKey", "ghostKey", "profileKey", "merchantTransactionKey"] {
+        assert_replaced(&redactor, &format!("{name}: \"{secret}\""), &secret);
+    }
+}
+
+#[test]
 fn what_is_called_a_key_in_camel_case_stays_if_it_is_no_key() {
     let redactor = secrets();
     for text in [
