@@ -18,8 +18,8 @@ pub struct Made {
 pub type Column = (&'static str, &'static str);
 
 impl Made {
-    /// Makes one record with this id in a table, if the client has `given` none. An id of version 7 that was not given has just been
-    /// made, so that no record has it.
+    /// Describes one record with this id in a table. `given` is the id that the client has sent, if it has sent one. An id of version
+    /// 7 that was not sent has just been made, so that no record has it.
     #[must_use]
     pub fn one(table: &'static str, id: Uuid, given: Option<Uuid>) -> Self {
         let is_new = given.is_none() && id.get_version_num() == 7;
@@ -27,7 +27,7 @@ impl Made {
     }
 }
 
-/// Returns for each event how many records there are more than before when those that it makes are stored.
+/// Returns by how many each event increases the number of a project's records.
 pub async fn more(connection: &mut PgConnection, project: &str, made: &[Made]) -> sqlx::Result<Vec<usize>> {
     let mut wanted: HashMap<Column, Vec<Uuid>> = HashMap::new();
     for (column, id) in made.iter().flat_map(|made| &made.found) {

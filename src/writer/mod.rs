@@ -198,7 +198,8 @@ impl Writer {
         verdicts.into_iter().map(|verdict| verdict.expect("every event is kept or not")).collect()
     }
 
-    /// Takes room for the records that each event makes. Where there is none, those that are stored already need none.
+    /// Takes room for the records that each event makes. If the quota has no room for an event, only those of its records count that
+    /// are not stored yet.
     async fn take_room(&self, tenant: &Tenant, events: &[Event], memory: &Memory) -> Vec<Result<()>> {
         let take = |records| tenant.room.take(records, tenant.quotas.rows);
         let (mut taken, mut again) = (Vec::with_capacity(events.len()), Vec::new());
@@ -225,7 +226,7 @@ impl Writer {
         taken
     }
 
-    /// Returns for each event how many records there are more than before when those that it makes are stored.
+    /// Returns by how many each event increases the number of the project's records.
     async fn more(&self, tenant: &Tenant, made: &[Made], memory: &Memory) -> Result<Vec<usize>> {
         let _entered = self.enter(tenant, memory).await?;
         Ok(made::more(&mut *self.reading.0.acquire().await?, &tenant.name, made).await?)

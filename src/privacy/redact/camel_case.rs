@@ -31,7 +31,8 @@ fn keys(text: &str) -> Vec<Range<usize>> {
     let values = KEY.captures_iter(text).filter_map(|found| {
         let value = found.name("quoted").or_else(|| found.name("bare"))?;
         let name = found.name("name")?.as_str();
-        let is_other = OTHER.is_match(name) || OTHERS.split(' ').any(|other| other == last_word(name));
+        let last = last_word(name);
+        let is_other = OTHER.is_match(name) || OTHERS.split(' ').any(|other| other == last);
         let is_public = ["0x", "pk_", "phc_"].iter().any(|beginning| value.as_str().starts_with(beginning));
         (is_key(value.as_str()) && !is_other && !is_public).then(|| value.range())
     });

@@ -43,6 +43,7 @@ struct Line<'t> {
     indent: usize,
     /// Whether it begins an item of a list.
     is_item: bool,
+    /// The line without the blanks around it and the sign of an item.
     says: &'t str,
 }
 
@@ -63,6 +64,7 @@ impl<'t> Line<'t> {
         text.split_inclusive('\n').filter_map(line).collect()
     }
 
+    /// Returns the kind of an object that the line names, if it names one.
     fn kind(&self) -> Option<&'t str> {
         self.says.strip_prefix("kind:").map(|kind| kind.trim().trim_matches(['"', '\'']))
     }

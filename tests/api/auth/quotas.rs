@@ -1,6 +1,7 @@
 //! Rates and quotas: off unless they are set, for a key and for a project.
 
 use std::io::Write as _;
+use std::ops::Range;
 
 use axum::body::Body;
 use axum::http::Method;
@@ -10,7 +11,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{LOGS, call, log, make};
-use crate::support::{Service, eventually, request};
+use crate::support::{Answer, Service, eventually, request};
 
 /// A service with the projects `a` and `b`, and a key for each.
 async fn two_projects(quotas: Value) -> (Service, String, [String; 2]) {
@@ -141,7 +142,7 @@ async fn what_was_begun_is_ended_and_changed_where_a_quota_has_no_room_for_more_
 
 #[tokio::test]
 async fn what_is_sent_again_or_replaces_others_needs_no_room_for_more_records() {
-    let (service, operator, [a, _]) = two_projects(json!({})).await;
+    let (service, operator, [a, b]) = two_projects(json!({})).await;
     let call = async |method, path: &str, body: Value| call(&service, &a, method, path, Some(body)).await;
     let id = |n: u8| format!("00000000-0000-4000-8000-0000000000{n:02x}");
     let with_id = |n: u8, mut body: Value| {
@@ -172,6 +173,9 @@ async fn what_is_sent_again_or_replaces_others_needs_no_room_for_more_records() 
     super::call(&service, &operator, Method::PUT, "/v1/projects/a", Some(settings)).await.expect(200);
 
     call(Method::POST, LOGS, log()).await.refused(429, &[]);
+    let of_another = with_id(9, log());
+    super::call(&service, &b, Method::POST, LOGS, Some(of_another.clone())).await.expect(201);
+    call(Method::POST, LOGS, of_another).await.refused(429, &[]);
     for (path, body) in &records {
         call(Method::POST, path, body.clone()).await.expect(200);
     }
@@ -214,6 +218,21 @@ async fn a_batch_stores_no_more_records_than_a_quota_has_room_for() {
     assert_eq!((accepted, stored), (10, 10));
 }
 
+/// Sends the prompts with these numbers as lines of a transcript.
+async fn send_prompts(service: &Service, key: &str, numbers: Range<usize>) -> Answer {
+    let line = |number: usize| {
+        let message = json!({"role": "user", "content": format!("prompt {number}")});
+        json!({"type": "user", "sessionId": "s", "cwd": "/app", "timestamp": "2026-03-01T10:00:00Z", "message": message})
+            .to_string()
+            + "\n"
+    };
+    let request = request(Method::POST, "/v1/transcripts?agent=claude-code&source=s")
+        .header("authorization", format!("Bearer {key}"))
+        .header("content-type", "application/x-ndjson");
+    let lines: String = numbers.map(line).collect();
+    service.send(request.body(Body::from(lines)).expect("a request")).await
+}
+
 #[tokio::test]
 async fn queries_of_conversations_and_transcripts_count_as_records_too() {
     let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
@@ -222,44 +241,19 @@ async fn queries_of_conversations_and_transcripts_count_as_records_too() {
     let summary = call(&service, &a, Method::POST, "/v1/events", Some(batch)).await.expect(200);
     assert_eq!(json!([summary["accepted"], summary["rejected"].as_array().map(Vec::len)]), json!([10, 2]));
     let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
-    let prompt = |number: usize| {
-        let message = json!({"role": "user", "content": format!("prompt {number}")});
-        json!({"type": "user", "sessionId": "s", "cwd": "/app", "timestamp": "2026-03-01T10:00:00Z", "message": message})
-            .to_string()
-            + "\n"
-    };
-    let send = async |number: usize| {
-        let request = request(Method::POST, "/v1/transcripts?agent=claude-code&source=s")
-            .header("authorization", format!("Bearer {a}"))
-            .header("content-type", "application/x-ndjson");
-        service.send(request.body(Body::from(prompt(number))).expect("a request")).await
-    };
     for number in 0..10 {
-        send(number).await.expect(200);
+        send_prompts(&service, &a, number..number + 1).await.expect(200);
     }
-    send(10).await.refused(429, &[]);
-    send(9).await.expect(200);
+    send_prompts(&service, &a, 10..11).await.refused(429, &[]);
+    send_prompts(&service, &a, 9..10).await.expect(200);
 }
 
 #[tokio::test]
 async fn a_transcript_stores_no_more_queries_than_a_quota_has_room_for() {
     let (service, _, [a, _]) = two_projects(json!({"rows": 10})).await;
-    let prompt = |number: usize| {
-        let message = json!({"role": "user", "content": format!("prompt {number}")});
-        json!({"type": "user", "sessionId": "s", "cwd": "/app", "timestamp": "2026-03-01T10:00:00Z", "message": message})
-            .to_string()
-            + "\n"
-    };
-    let send = async |count: usize| {
-        let request = request(Method::POST, "/v1/transcripts?agent=claude-code&source=s")
-            .header("authorization", format!("Bearer {a}"))
-            .header("content-type", "application/x-ndjson");
-        let lines: String = (0..count).map(prompt).collect();
-        service.send(request.body(Body::from(lines)).expect("a request")).await
-    };
-    send(7).await.expect(200);
-    send(11).await.refused(429, &[]);
-    send(10).await.expect(200);
+    send_prompts(&service, &a, 0..7).await.expect(200);
+    send_prompts(&service, &a, 0..11).await.refused(429, &[]);
+    send_prompts(&service, &a, 0..10).await.expect(200);
     let sql = "select count(*) from conversation_queries";
     let stored: i64 = sqlx::query_scalar(sql).fetch_one(service.pool()).await.expect("a count");
     assert_eq!(stored, 10);
